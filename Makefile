@@ -13,6 +13,7 @@ MINUTES ?= 5
 PLACES ?= postgres+redis postgres mariadb
 ROWS ?= 1000000
 KILLS ?= 100
+REQUESTS ?= 100000
 BULK_PLACES ?= postgres sqlite+postgres postgres+postgres postgres+mariadb mariadb
 UPGRADE_PLACES ?= postgres mariadb
 INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_interleavings.py tests/leases/test_sql_interleavings.py
@@ -21,7 +22,7 @@ INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_interleavings
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo stories test interleave simulate chaos chaos-bulk chaos-upgrade chaos-rolling crashpoints mutants check format bench clean
+.PHONY: help setup servers demo stories test interleave simulate chaos chaos-bulk chaos-upgrade chaos-rolling crashpoints mutants fuzz-api check format bench clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +80,9 @@ crashpoints: $(READY) servers  ## cut a node before and after every statement an
 
 mutants: $(READY) servers  ## plant bugs, one at a time: each must be caught, by the simulator or by a named test
 	@$(BIN)/python -m tests.mutants
+
+fuzz-api: $(READY)  ## requests made from the description of REST: none fails, all answers are as described
+	@$(BIN)/python -m tests.api.fuzzing --requests $(REQUESTS)
 
 check: $(READY)  ## format, lint, types, direction of imports
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

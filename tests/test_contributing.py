@@ -21,7 +21,7 @@ _PATH = re.compile(r"`((?:[\w<>]+/)*[\w<>]+(?:\.(?:py|md|toml)|/))`")
 _READ_ONLY = re.compile(r"following `[^`]+`|\([^()]*`engine/loop_step.py`[^()]*\)")  # contracts, which nobody changes
 WANTED = {
     *("a lease store", "a misfire policy", "a runner", "a column of `run`", "a command", "a reader of bulk jobs"),
-    *("an event", "a claim order", "a page of the docs", "a loop", "a web page"),
+    *("an event", "a claim order", "a page of the docs", "a loop", "a web page", "a route of REST"),
 }
 
 

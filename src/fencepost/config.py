@@ -45,7 +45,7 @@ DEFAULT_URL = "sqlite:///fencepost.db"
 CONFIG_VARIABLE = "FENCEPOST_CONFIG"
 _TABLES = ("jobs", "retention")
 _PREFIX = "FENCEPOST_"
-_OTHER_VARIABLES = ("FENCEPOST_STORE",)  # read by commands
+_OTHER_VARIABLES = ("FENCEPOST_STORE", "FENCEPOST_SERVER", "FENCEPOST_PROXY_SECRET")  # read by commands
 # Variables that Fencepost sets for programs, those of its own tests, and those of a Kubernetes service of this name.
 _NOT_MEANT_FOR_US = re.compile(
     r"^FENCEPOST_(JOB|RUN|ATTEMPT|TOKEN|PARAMS|SCHEDULE|DUE_AT|WINDOW_START|WINDOW_END|LOCK|GRANT|TICK)$"

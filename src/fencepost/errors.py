@@ -50,6 +50,8 @@
     │   ├── NoSuchRun             the run never existed, was merged into a later one, or was pruned
     │   └── NoSuchSchedule        the schedule never existed, or was deleted
     ├── LeaseLost                 the lease is lost, and with it the right to act
+    ├── RequestUnderWay           a request with this key was begun, and its answer is not known; nothing was done
+    ├── StateChanged              a run or schedule is no longer as the caller saw it; nothing was done
     ├── SequenceConflict          a sequence has changed since it was read; nothing was written
     ├── StoreClosed               the store was used after it was closed
     ├── TransactionConflict       the run was changed during a fenced transaction; nothing was written, try again
@@ -193,6 +195,14 @@ class TickDone(NotAcquired):
         self.name = name
         self.tick = tick
         self.last = last
+
+
+class RequestUnderWay(FencepostError):
+    """A request with the same key was begun, and its answer is not known: it is under way, or was cut off."""
+
+
+class StateChanged(FencepostError):
+    """A run or schedule is no longer as the caller saw it; nothing was changed. Look again, and decide again."""
 
 
 class IllegalMove(FencepostError):

@@ -10,6 +10,7 @@ from sqlalchemy import insert, update
 
 from fencepost import App, every
 from fencepost.access import Authentication, Authorized, HostPrincipal
+from fencepost.access.repeating import KeyedAct, KeyedRequest
 from fencepost.app.composing import publish
 from fencepost.core.log_chunks import LogChunk
 from fencepost.core.policy import Policy
@@ -42,6 +43,9 @@ CASES: dict[str, Call] = {
     "caller": lambda a, _: a.caller,
     "scope_key": lambda a, _: a.scope_key,
     "check": lambda a, _: a.check(),
+    "once": lambda a, t: (
+        a.once(KeyedRequest("k", f"POST /{t.run}", "h"), KeyedAct(HumanAct.CANCEL, lambda: a.cancel(t.run), str)).text
+    ),
     "may": lambda a, t: a.may(HumanAct.LOOK, t.job),
     "now": lambda a, _: a.now().year > 2000,
     "held_because": lambda a, _: a.held_because(),

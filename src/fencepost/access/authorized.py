@@ -20,6 +20,7 @@ from fencepost.access.authorized_ledger import AuthorizedAudit, AuthorizedBulk, 
 from fencepost.access.authorized_schedules import AuthorizedSchedules
 from fencepost.access.identity import Identity
 from fencepost.access.refusals import Refusals
+from fencepost.access.repeating import KeyedAct, KeyedRequest, Told, once
 from fencepost.app.operations import Operations
 from fencepost.app.records import (
     AttemptRecord,
@@ -48,6 +49,7 @@ class Authorized:
     def __init__(self, operations: Operations, identity: Identity, refusals: Refusals) -> None:
         """Operate as `identity`. `fencepost.access.authentication` makes these."""
         self._authority = Authority(operations, identity, refusals)
+        self._ledger = operations.ledger
         self.schedules = AuthorizedSchedules(self._authority)
         self.letters = AuthorizedLetters(self._authority)
         self.bulk = AuthorizedBulk(self._authority)
@@ -79,6 +81,13 @@ class Authorized:
     def may(self, act: HumanAct, job: str | None = None) -> bool:
         """Return whether the caller may do this, on `job` where it concerns one: for what a page offers."""
         return self._authority.identity.scope().may(act, job)
+
+    def once(self, request: KeyedRequest, act: KeyedAct[Any]) -> Told:
+        """Do an act of this caller's, unless the same request was answered before: see `fencepost.access.repeating`.
+
+        The act itself is one of the methods below, and is checked as such.
+        """
+        return once(self._authority, self._ledger, request, act)
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
@@ -263,22 +272,24 @@ class Authorized:
             job=job,
         )
 
-    def cancel(self, run_id: int, *, reason: str | None = None) -> Cancelled:
-        """Cancel a run that has not started, or have it stopped."""
+    def cancel(self, run_id: int, *, reason: str | None = None, expect: str | None = None) -> Cancelled:
+        """Cancel a run that has not started, or have it stopped. `expect`: see `Operations.cancel`."""
         return self._authority.acts(
-            HumanAct.CANCEL, lambda ops: ops.cancel(run_id, by=CALLER, reason=reason), run=run_id
+            HumanAct.CANCEL, lambda ops: ops.cancel(run_id, by=CALLER, reason=reason, expect=expect), run=run_id
         )
 
-    def retry(self, run_id: int, *, reason: str | None = None, again: bool = False) -> int:
+    def retry(self, run_id: int, *, reason: str | None = None, again: bool = False, expect: str | None = None) -> int:
         """Make a new run of one that has ended, with the same parameters and window; return its id."""
         return self._authority.acts(
-            HumanAct.RETRY, lambda ops: ops.retry(run_id, by=CALLER, reason=reason, again=again), run=run_id
+            HumanAct.RETRY,
+            lambda ops: ops.retry(run_id, by=CALLER, reason=reason, again=again, expect=expect),
+            run=run_id,
         )
 
-    def release(self, run_id: int, *, reason: str | None = None) -> None:
+    def release(self, run_id: int, *, reason: str | None = None, expect: str | None = None) -> None:
         """Let a run go on that waits for a person."""
         return self._authority.acts(
-            HumanAct.RELEASE_RUN, lambda ops: ops.release(run_id, by=CALLER, reason=reason), run=run_id
+            HumanAct.RELEASE_RUN, lambda ops: ops.release(run_id, by=CALLER, reason=reason, expect=expect), run=run_id
         )
 
     def reprocess(

@@ -15,6 +15,9 @@ from fencepost.ledger.logins import ApiToken, Login
 
 T = TypeVar("T")
 
+HIDDEN = "(hidden)"
+"""What stands in place of the hash of a password."""
+
 
 class AuthorizedAccess:
     """The methods of `fencepost.access.access.Access`. All of them need the role of admin for all jobs."""
@@ -25,8 +28,9 @@ class AuthorizedAccess:
         self._ledger = ledger
 
     def accounts(self) -> list[Account]:
-        """Return the local accounts, by name, without their hashes."""
-        return [each._replace(password=None) for each in self._does(lambda access: access.accounts())]
+        """Return the local accounts, by name, with `HIDDEN` in place of a hash."""
+        found = self._does(lambda access: access.accounts())
+        return [each._replace(password=None if each.password is None else HIDDEN) for each in found]
 
     def put_account(self, name: str, password: str | None, *, reason: str | None = None) -> bool:
         """Make an account, or give one another password; return whether it is new. Its logins end."""

@@ -38,32 +38,42 @@ class AuthorizedSchedules:
         *,
         params: Mapping[str, Any] | None = None,
         reason: str | None = None,
+        expect: str | None = None,
+        is_new: bool = False,
     ) -> ScheduleRecord:
-        """Make a schedule, or change the one of this id; it is planned from now on."""
+        """Make a schedule, or change the one of this id; it is planned from now on. `expect`: see `Schedules.put`."""
         return self._authority.acts(
             HumanAct.PUT_SCHEDULE,
-            lambda ops: ops.schedules.put(id, job, schedule, params=params, reason=reason),
+            lambda ops: ops.schedules.put(
+                id, job, schedule, params=params, reason=reason, expect=expect, is_new=is_new
+            ),
             schedule=id,
             job=job,
         )
 
-    def pause(self, id: str, *, reason: str | None = None) -> ScheduleRecord:
+    def pause(self, id: str, *, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan nothing more until `resume`."""
         return self._authority.acts(
-            HumanAct.PAUSE_SCHEDULE, lambda ops: ops.schedules.pause(id, by=CALLER, reason=reason), schedule=id
+            HumanAct.PAUSE_SCHEDULE,
+            lambda ops: ops.schedules.pause(id, by=CALLER, reason=reason, expect=expect),
+            schedule=id,
         )
 
-    def resume(self, id: str, *, reason: str | None = None) -> ScheduleRecord:
+    def resume(self, id: str, *, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan again from now on; what was passed over is on record as skipped."""
         return self._authority.acts(
-            HumanAct.RESUME_SCHEDULE, lambda ops: ops.schedules.resume(id, by=CALLER, reason=reason), schedule=id
+            HumanAct.RESUME_SCHEDULE,
+            lambda ops: ops.schedules.resume(id, by=CALLER, reason=reason, expect=expect),
+            schedule=id,
         )
 
-    def delete(self, id: str, *, reason: str | None = None, even_of_code: bool = False) -> None:
+    def delete(
+        self, id: str, *, reason: str | None = None, even_of_code: bool = False, expect: str | None = None
+    ) -> None:
         """Delete a schedule that was made at run time; `even_of_code` also one of a job that no living node has."""
         return self._authority.acts(
             HumanAct.DELETE_SCHEDULE,
-            lambda ops: ops.schedules.delete(id, reason=reason, even_of_code=even_of_code),
+            lambda ops: ops.schedules.delete(id, reason=reason, even_of_code=even_of_code, expect=expect),
             schedule=id,
         )
 

@@ -16,6 +16,7 @@ RIGHTS: Mapping[str, HumanAct | None] = {
     "scope_key": None,
     "check": None,
     "may": None,
+    "once": None,
     "now": None,
     "held_because": None,
     "why": HumanAct.LOOK,

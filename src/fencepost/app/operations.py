@@ -3,8 +3,7 @@
 **Promises.** Every act names who did it and leaves a line in the journal, in the same transaction as the act. Who that
 is, the scope says; under `Scope.direct`, for callers that have the database's password, it is the name given as `by`.
 What is outside of the scope looks as if it did not exist (`fencepost.app.scoped`). Nothing here needs the job's code:
-what a deploy has recorded in the ledger is enough. Where this process is a node, it
-looks for work after each act, without waiting for its next turn.
+what a deploy has recorded in the ledger is enough. Where this process is a node, it looks for work after each act.
 """
 
 from __future__ import annotations
@@ -255,20 +254,31 @@ class Operations(Looking):
 
     # -- changing the course of runs ---------------------------------------------------------------------------------
 
-    def cancel(self, run_id: int, *, by: str, reason: str | None = None) -> Cancelled:
-        """Cancel a run that has not started, or request that it stops. Return which, or that it was too late."""
-        who, check = actor(self._scope, by), run_check(self._scope, HumanAct.CANCEL)
+    def cancel(self, run_id: int, *, by: str, reason: str | None = None, expect: str | None = None) -> Cancelled:
+        """Cancel a run that has not started, or request that it stops. Return which, or that it was too late.
+
+        `expect` is the `run_version` that the caller saw: raise `StateChanged` if it has changed.
+        """
+        who, check = actor(self._scope, by), run_check(self._scope, HumanAct.CANCEL, expect)
         with acting(self._scope):
             outcome = requests.cancel(self._ledger, existing_run_id(run_id), by=who, reason=reason, check=check)
         self._wake()
         return outcome
 
-    def retry(self, run_id: int, *, by: str, reason: str | None = None, again: bool = False) -> int:
+    def retry(
+        self,
+        run_id: int,
+        *,
+        by: str,
+        reason: str | None = None,
+        again: bool = False,
+        expect: str | None = None,
+    ) -> int:
         """Repeat a run that has ended, with the same parameters and window. Return the id of the new run.
 
         Raise `AlreadyRequested` while a repetition of it has not ended, unless `again` is set.
         """
-        who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RETRY)
+        who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RETRY, expect)
         with acting(self._scope):
             made = requests.retry(
                 self._ledger, existing_run_id(run_id), by=who, reason=reason, again=again, check=check
@@ -276,9 +286,9 @@ class Operations(Looking):
         self._wake()
         return made
 
-    def release(self, run_id: int, *, by: str, reason: str | None = None) -> None:
+    def release(self, run_id: int, *, by: str, reason: str | None = None, expect: str | None = None) -> None:
         """Release a run that waits for a person."""
-        who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RELEASE_RUN)
+        who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RELEASE_RUN, expect)
         with acting(self._scope):
             requests.release_held(self._ledger, existing_run_id(run_id), by=who, reason=reason, check=check)
         self._wake()
@@ -388,10 +398,7 @@ class Operations(Looking):
         return on_record(self._known[job]) if job in self._known else None
 
     def _beside_schedules(self, cursor: Cursor, new_run: Requested, policy: Policy) -> Requested:
-        """Return the request with the exclusive key of the schedule that does the same.
-
-        Of several such schedules, take one whose key is taken now. Schedules that were made at run time have separate
-        """
+        """Return the request with the exclusive key of the schedule that does the same; if several, a taken one."""
         if policy.exclusive is not None or new_run.exclusive_key is None:
             return new_run
         params = json.loads(new_run.params)

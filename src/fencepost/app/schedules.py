@@ -48,8 +48,13 @@ class Schedules:
         params: Mapping[str, Any] | None = None,
         by: str | None = None,
         reason: str | None = None,
+        expect: str | None = None,
+        is_new: bool = False,
     ) -> ScheduleRecord:
         """Make a schedule, or change the one of this id; it is planned from now on.
+
+        `expect` is the version that the caller saw: `StateChanged` if it is another one by now, or was deleted. With
+        `is_new`, the schedule must not exist yet.
 
         The parameters are checked against the job's function, or, if another deploy owns the job, against what that
         deploy has recorded.
@@ -62,9 +67,11 @@ class Schedules:
         stored = known.signature.validate(params or {}, job=known.name)
         exclusive_key(known.name, known.policy, stored)  # raises if no key can be made: then no tick could be planned
         new = NewSchedule(schedule_id(id), known.name, schedule_to_json(due), canonical_json(stored))
-        who, check = actor_or_none(self._scope, by), schedule_id_check(self._scope)
+        who, check = actor_or_none(self._scope, by), schedule_id_check(self._scope, expect)
+        must = schedules.Must.BE_NEW if is_new else schedules.Must.EXIST if expect is not None else None
         with acting(self._scope):
-            entry = ScheduleRecord.of(schedules.put(self._ledger, new, by=who, reason=reason, check=check))
+            stored_now = schedules.put(self._ledger, new, by=who, reason=reason, check=check, must=must)
+        entry = ScheduleRecord.of(stored_now)
         self._wake()
         return entry
 
@@ -97,26 +104,34 @@ class Schedules:
         now_us, most = self._ledger.now_us(), page_limit(count)
         return [OutlookRecord.of(each.schedule, now_us=now_us, count=most, year=year, name=each.id) for each in found]
 
-    def pause(self, id: str, *, by: str, reason: str | None = None) -> ScheduleRecord:
+    def pause(self, id: str, *, by: str, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan nothing more until `resume`."""
-        who, check = actor(self._scope, by), schedule_check(self._scope, HumanAct.PAUSE_SCHEDULE)
+        who, check = actor(self._scope, by), schedule_check(self._scope, HumanAct.PAUSE_SCHEDULE, expect)
         with acting(self._scope):
             return ScheduleRecord.of(schedules.pause(self._ledger, id, by=who, reason=reason, check=check))
 
-    def resume(self, id: str, *, by: str, reason: str | None = None) -> ScheduleRecord:
+    def resume(self, id: str, *, by: str, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan again from now on. The due times of the pause are recorded as skipped."""
-        who, check = actor(self._scope, by), schedule_check(self._scope, HumanAct.RESUME_SCHEDULE)
+        who, check = actor(self._scope, by), schedule_check(self._scope, HumanAct.RESUME_SCHEDULE, expect)
         with acting(self._scope):
             entry = ScheduleRecord.of(schedules.resume(self._ledger, id, by=who, reason=reason, check=check))
         self._wake()
         return entry
 
-    def delete(self, id: str, *, by: str | None = None, reason: str | None = None, even_of_code: bool = False) -> None:
+    def delete(
+        self,
+        id: str,
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        even_of_code: bool = False,
+        expect: str | None = None,
+    ) -> None:
         """Delete a schedule that was made at run time; `even_of_code` also one of a job that no living node has.
 
         Then its ticks that have not begun are skipped, if no living node has its job: no node would run them.
         """
-        who, check = actor_or_none(self._scope, by), schedule_check(self._scope, HumanAct.DELETE_SCHEDULE)
+        who, check = actor_or_none(self._scope, by), schedule_check(self._scope, HumanAct.DELETE_SCHEDULE, expect)
         delete = delete_schedule if even_of_code else schedules.delete
         with acting(self._scope):
             delete(self._ledger, id, by=who, reason=reason, check=check)

@@ -12,8 +12,18 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from fencepost.app.people import person
+from fencepost.app.records import ScheduleRecord
+from fencepost.app.records.versions import run_version, schedule_version
 from fencepost.core.rights import ANOTHER_JOB, HumanAct, Scope
-from fencepost.errors import AlreadyRequested, DuplicateRequest, NoSuchJob, NoSuchRun, NoSuchSchedule, NotAllowed
+from fencepost.errors import (
+    AlreadyRequested,
+    DuplicateRequest,
+    NoSuchJob,
+    NoSuchRun,
+    NoSuchSchedule,
+    NotAllowed,
+    StateChanged,
+)
 from fencepost.ledger.auditing import acting_as
 
 if TYPE_CHECKING:
@@ -59,29 +69,32 @@ def jobs_to_repeat(scope: Scope, job: str | None) -> frozenset[str] | None:
     return allowed
 
 
-def run_check(scope: Scope, act: HumanAct) -> RunCheck:
-    """Return what looks at the row of a run before `act`."""
+def run_check(scope: Scope, act: HumanAct, expect: str | None = None) -> RunCheck:
+    """Return what looks at the row of a run before `act`: whether it is allowed, and whether it is as expected."""
 
     def check(row: RunRow) -> None:
         if not scope.sees(row.job):
             raise NoSuchRun(row.id)
         scope.require(act, row.job)
+        if expect is not None and run_version(row) != expect:
+            raise StateChanged(f"run {row.id} has changed since: it is {row.state} now, and nothing was done")
 
     return check
 
 
-def schedule_check(scope: Scope, act: HumanAct) -> RowCheck:
-    """Return what looks at the row of a schedule before `act`."""
+def schedule_check(scope: Scope, act: HumanAct, expect: str | None = None) -> RowCheck:
+    """Return what looks at the row of a schedule before `act`: whether it is allowed, and whether it is as expected."""
 
     def check(row: StoredSchedule) -> None:
         if not scope.sees(row.job):
             raise NoSuchSchedule(row.id)
         scope.require(act, row.job)
+        _compare(row, expect)
 
     return check
 
 
-def schedule_id_check(scope: Scope) -> RowCheck:
+def schedule_id_check(scope: Scope, expect: str | None = None) -> RowCheck:
     """Return what looks at the row that has the id of a schedule to be put, also one that was deleted."""
 
     def check(row: StoredSchedule) -> None:
@@ -90,8 +103,14 @@ def schedule_id_check(scope: Scope) -> RowCheck:
                 f"the schedule id {row.id!r} cannot be used here: choose another one", act=HumanAct.PUT_SCHEDULE
             )
         scope.require(HumanAct.PUT_SCHEDULE, row.job)
+        _compare(row, expect)
 
     return check
+
+
+def _compare(row: StoredSchedule, expect: str | None) -> None:
+    if expect is not None and (row.deleted_at is not None or schedule_version(ScheduleRecord.of(row)) != expect):
+        raise StateChanged(f"schedule {row.id!r} has changed since, and nothing was done")
 
 
 @contextmanager

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from fencepost.cli.ledger_options import opened, who
+from fencepost.cli.ledger_options import opened, reached_server, who
 from fencepost.cli.messages import complain
+from fencepost.cli.remote.server import chosen_server
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -43,10 +44,17 @@ PrincipalName = Annotated[
 
 @contextmanager
 def access(ledger: str, by: str = "") -> Iterator[Access]:
-    """Open a ledger that is there. Whoever has the database's password may change access."""
+    """Open a ledger that is there, or ask a server. Whoever has the database's password may change access."""
     from fencepost.access import Access  # noqa: PLC0415 - it loads the engine
     from fencepost.core.rights import Scope  # noqa: PLC0415
 
+    if (server := chosen_server(ledger)) is not None:
+        from fencepost.cli.remote.access import RemoteAccess  # noqa: PLC0415 - few have a server
+
+        with reached_server(server) as (exchange, ops):
+            who(by)  # refuses a name
+            yield cast("Access", RemoteAccess(exchange, ops.jobs))  # it has the methods that commands use
+        return
     with opened(ledger) as book:
         yield Access(book, Scope.direct(who(by)))
 

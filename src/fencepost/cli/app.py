@@ -35,6 +35,7 @@ from fencepost.cli import (
     why,
 )
 from fencepost.cli.exits import Exit
+from fencepost.cli.remote.server import chosen_by, server_words
 from fencepost.errors import ConfigurationError
 
 # Click's own classes, or those of the copy that newer typers carry: they are exported under no other name.
@@ -47,7 +48,8 @@ app = typer.Typer(
     name="fencepost",
     help=_SUMMARY,
     epilog="Every command has --help with an example; those that show something have --json. The ledger is --ledger "
-    "URL, $FENCEPOST_URL, url in fencepost.toml, or sqlite:///fencepost.db. Commands that need your code (run APP, "
+    "URL, $FENCEPOST_URL, url in fencepost.toml, or sqlite:///fencepost.db; or a server is asked in its place: "
+    "fencepost --server URL COMMAND. Commands that need your code (run APP, "
     "tune, bulk, letters) find it by --app, $FENCEPOST_APP, or app in fencepost.toml.",
     add_completion=False,
     no_args_is_help=True,
@@ -91,6 +93,12 @@ app.add_typer(api_tokens.app, name="api-tokens", rich_help_panel=ACCESS)
 def main(words: list[str]) -> int:
     """Run the tree and return the exit code; wrong usage is a `ConfigurationError`."""
     messages.configure(log_format="text", verbosity=-1)
+    given, rest = server_words(words)
+    with chosen_by(given, rest[0] if rest else ""):
+        return _called(rest)
+
+
+def _called(words: list[str]) -> int:
     try:
         outcome = _tree(words)(words, prog_name="fencepost", standalone_mode=False)
     except typer.Abort:
@@ -135,8 +143,24 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    server: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="Ask this server (fencepost serve). Default: $FENCEPOST_SERVER.", show_default=False
+        ),
+    ] = "",
+    token_file: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="Read the API token for it from FILE. Default: $FENCEPOST_TOKEN.", show_default=False
+        ),
+    ] = "",
+    insecure_http: Annotated[
+        bool,
+        typer.Option("--insecure-http", help="Allow http:// to other machines: the API token can be read on the way."),
+    ] = False,
 ) -> None:
-    """Declare the options before the command. The help is that of the app."""
+    """Declare the options before the command. `server_words` has read those of the server."""
 
 
 @app.command(name="exec", add_help_option=False, rich_help_panel=LOCKS)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import typer
 
-from fencepost.cli.ledger_options import opened
+from fencepost.cli.ledger_options import opened, reached_server
+from fencepost.cli.remote.server import chosen_server
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -55,6 +56,24 @@ class Reached(NamedTuple):
         return bulk_named(name, self.app.bulks, self.app.jobs)
 
 
+class RemoteBulkJob(NamedTuple):
+    """What commands need of a bulk job whose code is on a server."""
+
+    replay_name: str
+
+
+class RemoteReached(NamedTuple):
+    """The operations of a server that has the application."""
+
+    operations: Operations
+
+    def bulk(self, name: str) -> RemoteBulkJob:
+        """Return what is known of a bulk job here; the server refuses any other name."""
+        from fencepost.app.bulk import REPLAY  # noqa: PLC0415 - it loads the engine
+
+        return RemoteBulkJob(name + REPLAY)
+
+
 def app_spec(given: str, *, how: str = "with --app") -> str:
     """Return the name of the application: the given one, or that of the settings. `how` says how to give one."""
     from fencepost.config import read_settings  # noqa: PLC0415 - it loads the ledger
@@ -70,11 +89,15 @@ def app_spec(given: str, *, how: str = "with --app") -> str:
 
 @contextmanager
 def reached(given: str, ledger: str) -> Iterator[Reached]:
-    """Import an application and open its ledger, or the given one. The ledger must exist."""
+    """Import an application and open its ledger, or the given one, which must exist; or ask a server that has both."""
     from fencepost.app import App  # noqa: PLC0415 - it loads the engine
     from fencepost.engine.engines import close_engine  # noqa: PLC0415
     from fencepost.engine.loading import load_app  # noqa: PLC0415
 
+    if not given and (server := chosen_server(ledger)) is not None:
+        with reached_server(server) as (_, ops):
+            yield cast("Reached", RemoteReached(cast("Operations", ops)))
+        return
     spec = app_spec(given)
     app = load_app(spec)
     if not isinstance(app, App):

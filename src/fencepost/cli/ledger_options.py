@@ -6,17 +6,20 @@ import getpass
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from fencepost.cli.messages import complain
+from fencepost.cli.remote.server import Server, asking, chosen_server, refuse_by, refuse_server
 from fencepost.errors import ConfigurationError, SchemaMismatch
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from fencepost.app.operations import Operations
+    from fencepost.cli.remote.connection import ServerConnection
+    from fencepost.cli.remote.operations import RemoteOperations
     from fencepost.ledger.ledger import Ledger
 
 LedgerUrlOption = Annotated[
@@ -59,6 +62,7 @@ def ledger_url(given: str) -> str:
 @contextmanager
 def opened(given: str) -> Iterator[Ledger]:
     """Open an existing ledger; raise `SchemaMismatch` with advice if it does not exist."""
+    refuse_server(given)
     from fencepost.ledger.ledger import open_ledger  # noqa: PLC0415 - SQLAlchemy takes its time to load
     from fencepost.ledger.migrations import check_schema  # noqa: PLC0415
     from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
@@ -78,12 +82,32 @@ def opened(given: str) -> Iterator[Ledger]:
 
 @contextmanager
 def front(given: str) -> Iterator[Operations]:
-    """Open an existing ledger for the acts and queries of operators."""
+    """Open an existing ledger for the acts and queries of operators, or ask the server that was chosen."""
     from fencepost.app.operations import Operations  # noqa: PLC0415 - it loads the engine
     from fencepost.core.rights import Scope  # noqa: PLC0415
 
+    if (server := chosen_server(given)) is not None:
+        with reached_server(server) as (_, remote):
+            yield cast("Operations", remote)  # it has the methods that commands use; a test compares them
+        return
     with opened(given) as ledger:
         yield Operations(ledger, Scope.direct())
+
+
+@contextmanager
+def reached_server(server: Server) -> Iterator[tuple[ServerConnection, RemoteOperations]]:
+    """Ask a server, which knows who acts."""
+    from fencepost.cli.remote.connection import ServerConnection  # noqa: PLC0415 - few have a server
+    from fencepost.cli.remote.operations import RemoteOperations  # noqa: PLC0415
+    from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
+
+    runtime = ThreadedRuntime()
+    exchange = ServerConnection(server, runtime)
+    try:
+        with asking():
+            yield exchange, RemoteOperations(exchange, runtime)
+    finally:
+        exchange.close()
 
 
 def since_when(given: str, ops: Operations, *, what: str = "--since", tz: str = "") -> datetime | None:
@@ -109,6 +133,7 @@ def needed_reason(given: str) -> str:
 def who(by: str) -> str:
     """Return who acts: the given name, else the login name."""
     if by:
+        refuse_by()
         return by
     try:
         return getpass.getuser()

@@ -20,6 +20,7 @@ from sqlalchemy import LargeBinary, Select, String, cast, delete, func, insert, 
 from fencepost.core.audit import COPIED, ChainEnd, ChainRow, chain_hash, copied_from, entry_text
 from fencepost.core.rights import Caller
 from fencepost.errors import AuditHeadMissing
+from fencepost.ledger.answers import note_act
 from fencepost.ledger.connection import last_of
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -27,6 +28,7 @@ from fencepost.ledger.dialects.statements import clean
 from fencepost.ledger.identity import identity_within
 
 LONGEST_WHO = 160
+DONE = "done"
 _ROWS_PER_PAGE = 1000
 _ROWS_PER_INSERT = 50  # SQLite and MySQL limit the length of a statement
 
@@ -59,7 +61,7 @@ class AuditAct:
     run_id: int | None = None
     schedule: str | None = None
     reason: str | None = None
-    outcome: str = "done"
+    outcome: str = DONE
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -85,7 +87,12 @@ class ChainState(NamedTuple):
 
 
 def record(database: Database, cursor: Cursor, act: AuditAct) -> None:
-    """Add an entry when the transaction of `cursor` commits; at once in a transaction that a caller began."""
+    """Add an entry when the transaction of `cursor` commits; at once in a transaction that a caller began.
+
+    If the act is that of a request with a key, its answer is kept in the same transaction.
+    """
+    if act.outcome == DONE:
+        note_act(database, cursor, act.job)
     last = last_of(cursor)
     if last is None:
         append(database, cursor, [act])

@@ -53,6 +53,12 @@ def last_of(cursor: Cursor) -> list[Last] | None:
     return connection.last if connection is not None and connection.is_of(cursor) else None
 
 
+def returned_by(cursor: Cursor) -> Any:
+    """Return what the `work` of the transaction of `cursor` has returned, for what the transaction does last."""
+    connection = _by_cursor.get(id(cursor))
+    return connection.returned if connection is not None and connection.is_of(cursor) else None
+
+
 class LedgerConnection:
     """A connection to the ledger. `writer` serializes the writers of a SQLite file within this process."""
 
@@ -66,6 +72,7 @@ class LedgerConnection:
         self._cursor: Any = None
         self.is_busy = False
         self.last: list[Last] | None = None  # the last steps of the open transaction
+        self.returned: Any = None  # by the `work` of that transaction
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
@@ -82,7 +89,7 @@ class LedgerConnection:
                 self._roll_back(error)
                 raise
             finally:
-                self.last = None
+                self.last = self.returned = None
 
     @contextmanager
     def autocommit(self) -> Iterator[Cursor]:
@@ -98,13 +105,16 @@ class LedgerConnection:
         """Call `work` in a transaction; retry a few times after a deadlock or serialization failure."""
         for _ in range(CONFLICTS_BORNE):
             try:
-                with self.transaction() as cursor:
-                    return work(cursor)
+                return self._written(work)
             except LedgerUnavailable as error:
                 if trouble_of(error.__cause__) not in REPEATABLE:
                     raise
+        return self._written(work)
+
+    def _written(self, work: Callable[[Cursor], T]) -> T:
         with self.transaction() as cursor:
-            return work(cursor)
+            result = self.returned = work(cursor)
+            return result
 
     def read(self, work: Callable[[Cursor], T]) -> T:
         """Call `work`, which changes nothing; retry once on a new connection if an open one turns out broken."""

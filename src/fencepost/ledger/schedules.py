@@ -8,12 +8,13 @@ times.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from enum import Enum
 from typing import NamedTuple
 
 from sqlalchemy import select
 
 from fencepost.core.noted import Noted
-from fencepost.errors import LedgerRefused
+from fencepost.errors import LedgerRefused, NoSuchSchedule, StateChanged
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -36,6 +37,13 @@ from fencepost.ledger.skipping import skip_ahead
 
 RowCheck = Callable[[StoredSchedule], None]
 """Looks at the row of a schedule inside of the act's own transaction, and raises if the act is not allowed on it."""
+
+
+class Must(Enum):
+    """What the caller of `put` takes for granted."""
+
+    BE_NEW = "be new"
+    EXIST = "exist"
 
 
 def any_row(_: StoredSchedule) -> None:
@@ -100,19 +108,27 @@ def put(
     by: str | None = None,
     reason: str | None = None,
     check: RowCheck = any_row,
+    must: Must | None = None,
     dues: DueRules = DUES,
     connection: LedgerConnection | None = None,
 ) -> StoredSchedule:
-    """Create a schedule, or change the one with this id. It is planned from now on."""
+    """Create a schedule, or change the one with this id. It is planned from now on.
+
+    With `must`, raise `NoSuchSchedule` if it has to exist and does not, `StateChanged` if it has to be new and is not.
+    """
 
     def work(cursor: Cursor) -> StoredSchedule:
         change = ScheduleChange(database, cursor, dues)
         row = locked_row(database, cursor, new.id)
+        if must is Must.EXIST and (row is None or row.deleted_at is not None):
+            raise NoSuchSchedule(new.id)
         if row is None and change.insert(new, RUNTIME, 0):
             act = Noted.SCHEDULE_MADE
         else:
             row = row or known_row(database, cursor, new.id)
             check(row)
+            if must is Must.BE_NEW and row.deleted_at is None:
+                raise StateChanged(f"there is a schedule {row.id!r} already, and nothing was done")
             _refuse_code(row)
             act = Noted.SCHEDULE_MADE if row.deleted_at is not None else Noted.SCHEDULE_CHANGED
             change.rewrite(row, new, RUNTIME, 0)

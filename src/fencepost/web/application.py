@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fencepost.errors import FencepostError, InvalidSetting
+from fencepost.web.api.description import api_routes
 from fencepost.web.doors import Door, HostCallable, Operated, ProxyHeader
 from fencepost.web.endpoints import route_of
 from fencepost.web.fragments import Fragments
@@ -59,6 +60,7 @@ def web(
     pages = [*entering_pages(door, link), *(page for subject in _SUBJECTS for page in subject.PAGES)]
     routes: list[BaseRoute] = [route_of(page, fragments) for page in pages]
     routes.append(live_route(hints))
+    routes.extend(api_routes())
     troubles = TroublePages(door.runtime, can_log_in=door.takes_passwords)
     inner = FastAPI(
         openapi_url=None,

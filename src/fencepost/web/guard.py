@@ -54,6 +54,7 @@ class Passing:
     address: str | None
     is_https: bool
     runtime: Runtime
+    is_api: bool = False
     entry: Visitor | None = None
 
 
@@ -120,7 +121,7 @@ class Guard:
             await self._app(scope, _bounded(receive), protected)
         except _Refused as refused:
             _logger.info("refused: %s (request %s)", refused, passing.request_id)
-            await refused.response(scope, receive, protected)
+            await self._troubles.of_kind(refused.response, passing)(scope, receive, protected)
         except Exception as error:
             if has_ended:
                 return  # it was answered, and logged
@@ -180,6 +181,7 @@ class Guard:
             address=None if client is None else str(client[0]),
             is_https=self._is_https or scope.get("scheme") == "https",
             runtime=self._door.runtime,
+            is_api=str(scope["path"]).removeprefix(scope.get("root_path", "")).startswith("/api/"),
         )
 
     def _under_prefix(self, scope: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from fencepost.errors import (
     NotAllowed,
     NotAuthenticated,
     NotInLedger,
+    StateChanged,
     StoreUnavailable,
     TooManyTries,
 )
@@ -43,10 +44,6 @@ _logger = logging.getLogger("fencepost.web")
 
 class BodyTooLarge(Exception):
     """The body of a request is larger than allowed, and did not say so beforehand."""
-
-
-class StateChanged(FencepostError):
-    """What a form was drawn for has changed since, so nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +150,13 @@ class TroublePages:
         response.headers["www-authenticate"] = 'Bearer realm="fencepost"'
         return response
 
+    def of_kind(self, response: Response, passing: Passing) -> Response:
+        """Return the response as its reader expects it: REST has no plain text, but problems."""
+        if not passing.is_api or response.media_type != "text/plain":
+            return response
+        sentence = bytes(response.body).decode().strip()
+        return self._told(PageTrouble(response.status_code, "Refused", sentence), passing, "")
+
     def _told(self, found: PageTrouble, passing: Passing, root_path: str, *, refresh: str = "") -> Response:
         headers = {"retry-after": "5"} if found.status == 503 else {}
         if _is_program(passing):
@@ -171,7 +175,7 @@ class TroublePages:
 
 def _is_program(passing: Passing) -> bool:
     headers = passing.headers
-    return "authorization" in headers or "application/json" in headers.get("accept", "")
+    return passing.is_api or "authorization" in headers or "application/json" in headers.get("accept", "")
 
 
 def _is_from_another_site(passing: Passing) -> bool:

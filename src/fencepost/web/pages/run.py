@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from fencepost.core.rights import HumanAct
 from fencepost.core.states import TERMINAL
-from fencepost.errors import InvalidParameters, NotInLedger
+from fencepost.errors import InvalidParameters, NotInLedger, StateChanged
 from fencepost.web.axis import attempt_chart
 from fencepost.web.did import did_sentence
 from fencepost.web.exporting import export
@@ -16,7 +16,6 @@ from fencepost.web.finding import whole
 from fencepost.web.rendering import render
 from fencepost.web.routes import PageRoutes
 from fencepost.web.run_logs import ShownLog, shown_log
-from fencepost.web.troubles import StateChanged
 
 if TYPE_CHECKING:
     from fencepost.app.records import RunRecord

@@ -9,14 +9,13 @@ from starlette.responses import RedirectResponse, Response
 from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import schedule_to_json
 from fencepost.core.tick import microseconds
-from fencepost.errors import ConfigurationError, FencepostError, InvalidParameters
+from fencepost.errors import ConfigurationError, FencepostError, InvalidParameters, StateChanged
 from fencepost.web.did import did_sentence
 from fencepost.web.editing import Edit, due_changes, read_edit
 from fencepost.web.exporting import export
 from fencepost.web.pages.run import reason_of
 from fencepost.web.rendering import render
 from fencepost.web.routes import PageRoutes
-from fencepost.web.troubles import StateChanged
 from fencepost.web.visits import segment
 
 if TYPE_CHECKING:

@@ -1,0 +1,135 @@
+"""Requests to a server, and its answers.
+
+**Promises.** Certificates are checked. Redirections are not followed, so the API token goes to no other address. Each
+wait ends. What may have been done already is sent again only under its Idempotency-Key, so it is done once.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import fencepost
+from fencepost.core.problems import error_of
+from fencepost.errors import ConfigurationError, LedgerUnavailable
+
+if TYPE_CHECKING:
+    from fencepost.cli.remote.server import Server
+    from fencepost.core.runtime import Runtime
+
+_TIMEOUT_S = 30.0
+_TRIES = 3
+_PAUSE_S = 0.5
+_LARGEST_ANSWER = 64 * 1024 * 1024
+_BUSY = (429, 502, 503)
+
+
+class ServerConnection:
+    """Asks one server, over a connection that is kept between requests."""
+
+    def __init__(self, server: Server, runtime: Runtime) -> None:
+        self._server = server
+        self._runtime = runtime
+        self._open: http.client.HTTPConnection | None = None
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        """Ask for something."""
+        return self._asked("GET", path, query, None, {})
+
+    def ask(self, path: str, body: Mapping[str, Any], *, timeout_s: float = _TIMEOUT_S) -> Any:
+        """Ask for something by a body. Nothing is changed."""
+        return self._asked("POST", path, None, body, {}, timeout_s=timeout_s)
+
+    def act(
+        self, path: str, body: Mapping[str, Any] | None, *, method: str = "POST", query: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Do something, once, however often it has to be sent."""
+        return self._asked(method, path, query, body, {"Idempotency-Key": self._runtime.new_id()})
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _asked(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: Mapping[str, Any] | None,
+        headers: Mapping[str, str],
+        *,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> Any:
+        given = {name: value for name, value in (query or {}).items() if value is not None and value != []}
+        target = f"{self._server.url.path}/api/v1{path}" + (f"?{urlencode(given, doseq=True)}" if given else "")
+        raw = None if body is None else json.dumps(body).encode()
+        for each in range(1, _TRIES + 1):
+            try:
+                status, kind, text = self._sent(method, target, raw, headers, timeout_s)
+            except ssl.SSLError as error:
+                raise ConfigurationError(f"TLS with {self._server.shown} failed: {error.reason or error}") from None
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                if each == _TRIES:
+                    said = str(error) or type(error).__name__
+                    raise LedgerUnavailable(f"the server at {self._server.shown} did not answer: {said}") from None
+            else:
+                if status not in _BUSY or each == _TRIES:
+                    return self._read(status, kind, text)
+            self._runtime.sleep(_PAUSE_S * each)
+        raise AssertionError("the last try returns or raises")
+
+    def _sent(
+        self, method: str, target: str, raw: bytes | None, headers: Mapping[str, str], timeout_s: float
+    ) -> tuple[int, str, bytes]:
+        said = {"Authorization": f"Bearer {self._server.token}", "Accept": "application/json", **headers}
+        said["User-Agent"] = f"fencepost/{fencepost.__version__}"
+        if raw is not None:
+            said["Content-Type"] = "application/json"
+        connection = self._connection(timeout_s)
+        connection.request(method, target, body=raw, headers=said)
+        answer = connection.getresponse()
+        text = answer.read(_LARGEST_ANSWER + 1)
+        if len(text) > _LARGEST_ANSWER:
+            raise ConfigurationError(f"the answer of {self._server.shown} is too large")
+        return answer.status, answer.headers.get_content_type(), text
+
+    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
+        if self._open is None:
+            host, port = str(self._server.url.hostname), self._server.url.port
+            if self._server.url.scheme == "https":
+                context = ssl.create_default_context()
+                self._open = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
+            else:
+                self._open = http.client.HTTPConnection(host, port, timeout=timeout_s)
+        self._open.timeout = timeout_s
+        if self._open.sock is not None:
+            self._open.sock.settimeout(timeout_s)
+        return self._open
+
+    def _read(self, status: int, kind: str, text: bytes) -> Any:
+        is_ours = kind in ("application/json", "application/problem+json")
+        try:
+            read = json.loads(text) if is_ours else None
+        except ValueError:
+            is_ours, read = False, None
+        if 300 <= status < 400:
+            raise ConfigurationError(f"{self._server.shown} answers with a redirection, which is not followed")
+        if not is_ours:
+            raise error_of(
+                {"status": status, "detail": f"{self._server.shown} is no Fencepost server (status {status})"}
+            )
+        if status >= 400:
+            raise error_of(read if isinstance(read, dict) else {"status": status})
+        return read
+
+
+def part(name: object) -> str:
+    """Return a name as the end of a path."""
+    return quote(str(name), safe="/")

@@ -1,0 +1,277 @@
+"""REST: what it answers, refuses and never says."""
+
+import json
+
+import pytest
+
+from fencepost import App
+from fencepost.access.rights import RIGHTS
+from fencepost.app.records.runs import RunRecord
+from fencepost.app.records.shapes import read_record
+from fencepost.core.problems import PROBLEMS, error_of, problem_of
+from fencepost.core.rights import NEEDS, HumanAct
+from fencepost.errors import AlreadyRequested, IllegalMove, LedgerRefused, LedgerUnavailable, NoSuchRun
+from fencepost.web.api.description import SUBJECTS, api_routes
+from fencepost.web.routes import right_of, spelled_routes
+from tests.access.scene import set_run
+from tests.api.asking import Api
+
+HUGE = 2**62 + 1
+
+
+def test_run_is_triggered_shown_cancelled_and_repeated(api: Api) -> None:
+    made = api.post("/runs", {"job": "settle", "params": {"account": 9}, "reason": "why"})
+    assert (made.status, made.json["is_new"]) == (201, True)
+    run = made.json["run_id"]
+    shown = api.get(f"/runs/{run}")
+    assert (shown.json["params"], shown.json["reason"], shown.json["state"]) == ({"account": 9}, "why", "queued")
+    assert api.get(f"/runs/{run}/waits").json["waits"].startswith("there is no living node")
+    assert api.post(f"/runs/{run}/retry").word == "illegal-move"
+    assert api.post(f"/runs/{run}/cancel").json == {"run_id": run, "outcome": "cancelled"}
+    again = api.post(f"/runs/{run}/retry", {"reason": "once more"})
+    assert (again.status, again.json["retry_of"]) == (201, run)
+    assert [each["id"] for each in api.get("/runs").json["items"]] == [again.json["run_id"], run]
+
+
+def test_lists_go_on_where_their_link_says(api: Api) -> None:
+    ids = [api.post("/runs", {"job": "settle", "params": {"account": n}}).json["run_id"] for n in range(5)]
+    seen, link = [], "/runs?limit=2&job=settle"
+    while link is not None:
+        got = api.get(link.removeprefix("/api/v1")).json
+        seen += [each["id"] for each in got["items"]]
+        link = got["next"]
+    assert seen == ids[::-1]
+    assert [each["id"] for each in api.get("/runs", after=ids[0], limit=2).json["items"]] == ids[1:3]
+
+
+def test_ids_beyond_2_to_the_53_are_exact(api: Api, app: App) -> None:
+    set_run(app, api.post("/runs", {"job": "settle"}).json["run_id"], id=HUGE, token=HUGE)
+    text = api.get(f"/runs/{HUGE}").text
+    assert f'"id":{HUGE}' in text
+    assert read_record(RunRecord, json.loads(text)) == app.operations.run(HUGE)
+    assert api.post(f"/runs/{HUGE}/cancel").json["run_id"] == HUGE
+
+
+def test_names_with_slashes_are_safe_in_paths(api: Api) -> None:
+    for path in ("/jobs/report/part", "/jobs/report%2Fpart"):
+        assert api.get(path).json["name"] == "report/part"
+    for path in ("/schedules/report/part", "/schedules/report%2Fpart"):
+        assert api.post(f"{path}/pause").json["paused_at"] is not None
+        assert api.post(f"{path}/resume").json["paused_at"] is None
+    made = api.send("PUT", "/schedules/a/pause", {"job": "settle", "spec": {"every_us": 60_000_000}})
+    assert made.json["id"] == "a/pause"
+    assert api.get("/schedules/a/pause").json["job"] == "settle"
+    assert api.post("/schedules/a/pause/pause").json["id"] == "a/pause"
+    assert api.send("DELETE", "/schedules/a/pause").json["done"]
+    assert api.get("/schedules/a/pause").word == "no-such-schedule"
+
+
+def test_what_is_not_there_and_what_is_others_look_alike(api: Api, limited: Api) -> None:
+    theirs = api.post("/runs", {"job": "secret-of-others"}).json["run_id"]
+    pairs = [
+        (f"/runs/{theirs}", "/runs/999"),
+        (f"/runs/{theirs}/attempts", "/runs/999/attempts"),
+        ("/jobs/secret-of-others", "/jobs/secret-of-nobody"),
+        ("/why?job=secret-of-others", "/why?job=secret-of-nobody"),
+        ("/preview?of=secret-of-others", "/preview?of=secret-of-nobody"),
+    ]
+    for there, nowhere in pairs:
+        got, missing = limited.get(there), limited.get(nowhere)
+        assert (got.status, got.word) == (missing.status, missing.word) == (404, got.word)
+        assert got.text.replace(str(theirs), "999").replace("secret-of-others", "secret-of-nobody") == missing.text
+    assert limited.post("/runs", {"job": "secret-of-others"}).status == 404
+    assert "secret-of-others" not in limited.get("/jobs").text + limited.get("/journal").text
+
+
+def test_every_refusal_is_a_problem_with_its_status(api: Api, limited: Api, pages, token) -> None:
+    viewer = Api(pages, token("viewer", "settle"))
+    run = api.post("/runs", {"job": "settle"}).json["run_id"]
+    known = api.post("/runs", {"job": "settle"})
+    assert (known.status, known.word, known.json["run_id"]) == (409, "already-requested", run)
+    assert (viewer.post("/runs", {"job": "settle"}).status, limited.get("/audit").status) == (403, 403)
+    assert limited.post("/users", {"name": "eve", "password": "x" * 20}).status == 403
+    for bad in ("fp_wrong", None):
+        got = Api(pages, bad).get("/runs")
+        assert (got.status, got.headers["content-type"]) == (401, "application/problem+json")
+    assert api.get("/nowhere").headers["content-type"] == "application/problem+json"
+    assert api.send("PATCH", "/runs").status == 405
+    assert api.send("POST", "/runs", b"x" * 300_000).headers["content-type"] == "application/problem+json"
+
+
+BAD = {
+    "an unknown parameter": ("GET", "/runs?of=1", None, "query.of"),
+    "one given twice": ("GET", "/runs?limit=1&limit=2", None, "query.limit"),
+    "too many": ("GET", "/runs?limit=501", None, "query.limit"),
+    "none": ("GET", "/runs?limit=0", None, "query.limit"),
+    "an id beyond all": ("GET", f"/runs/{2**63}", None, "path.run_id"),
+    "an unknown field": ("POST", "/runs", {"job": "settle", "jbo": 1}, "body.jbo"),
+    "a text for a number": ("POST", "/runs", {"job": "settle", "priority": "1"}, "body.priority"),
+    "a body that is not JSON": ("POST", "/runs", b"\x98", "body"),
+    "no body": ("POST", "/runs", None, "body"),
+    "a year beyond all": ("GET", "/preview?of=settle&year=99999", None, "query.year"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_value_that_does_not_fit_is_refused_by_its_name(case: str, api: Api) -> None:
+    method, path, body, field = BAD[case]
+    got = api.send(method, path, body)
+    assert (got.status, got.word) == (400 if isinstance(body, bytes) else 422, "invalid-request")
+    if got.status == 400:
+        return
+    assert field in [each["field"] for each in got.json["errors"]]
+
+
+def test_values_that_only_the_ledger_can_judge_are_refused_as_well(api: Api) -> None:
+    for body in (
+        {"job": "settle", "params": {"account": "seven"}},
+        {"job": "settle", "params": {"wrong": 1}},
+        {"job": "settle", "at": "yesterday"},
+        {"job": "settle", "delay": "5 parsecs"},
+        {"job": "settle", "at": "2026-01-01T00:00Z", "delay": "1h"},
+    ):
+        assert api.post("/runs", body).status == 422, body
+    for spec in ({}, {"cron": "61 * * * *"}, {"every_us": "x"}, {"at_us": [10**30]}, {"cron": "* * * * *", "tz": "X"}):
+        assert api.send("PUT", "/schedules/x", {"job": "settle", "spec": spec}).status == 422, spec
+    assert api.get("/runs", state="sleeping").status == 422
+    assert api.get("/runs", since="0001-01-01T00:00:00+14:00").status in (200, 422)
+    assert not api.get("/runs").json["items"]
+
+
+def test_same_key_is_one_act_and_another_body_is_refused(api: Api, app: App) -> None:
+    body = {"job": "settle", "params": {"account": 1}}
+    first, again = (api.post("/runs", body, Idempotency_Key="k-1") for _ in range(2))
+    assert (first.status, first.text) == (again.status, again.text)
+    assert ("idempotency-replayed" in first.headers, again.headers["idempotency-replayed"]) == (False, "true")
+    assert api.post("/runs", {**body, "reason": "x"}, Idempotency_Key="k-1").word == "key-reused"
+    assert api.post("/runs", body, Idempotency_Key="two words").word == "invalid-name"
+    run = first.json["run_id"]
+    for _ in range(2):
+        assert api.post(f"/runs/{run}/cancel", Idempotency_Key="k-2").json["outcome"] == "cancelled"
+    assert len(api.get("/runs").json["items"]) == 1
+
+
+def test_secrets_are_shown_once_and_kept_nowhere(api: Api, app: App) -> None:
+    body = {"name": "ci", "role": "viewer", "expires_in": "1d"}
+    first, again = (api.post("/api-tokens", body, Idempotency_Key="t") for _ in range(2))
+    secret = first.json["secret"]
+    assert (secret[:3], again.json) == ("fp_", first.json | {"secret": None})
+    word = "correct horse battery"
+    made = [api.post("/users", {"name": "ann", "password": word}, Idempotency_Key="u").status for _ in range(2)]
+    assert made == [201, 201]
+    assert api.get("/users").json["items"][0]["has_password"]
+    table = app.ledger.tables.operating["answer"]
+    kept = str(app.ledger.read(lambda cursor: app.ledger.rows(cursor, table.select())))
+    everything = api.get("/audit").text + api.get("/journal").text + api.get("/api-tokens").text + kept
+    assert secret not in everything
+    assert word not in everything
+
+
+def test_act_on_what_has_changed_since_is_refused(api: Api, app: App) -> None:
+    run = api.post("/runs", {"job": "settle"}).json["run_id"]
+    seen = api.get(f"/runs/{run}").headers["etag"]
+    set_run(app, run, state="running", attempts=1)
+    got = api.post(f"/runs/{run}/cancel", If_Match=seen)
+    assert (got.status, got.word) == (412, "state-changed")
+    assert api.get(f"/runs/{run}").json["cancel_requested_at"] is None
+    assert api.post(f"/runs/{run}/cancel", If_Match=api.get(f"/runs/{run}").headers["etag"]).status == 200
+    schedule = api.get("/schedules/settle").headers["etag"]
+    assert api.post("/schedules/settle/pause", If_Match=schedule).status == 200
+    assert api.post("/schedules/settle/resume", If_Match=schedule).status == 412
+    spec = {"job": "settle", "spec": {"cron": "0 4 * * *", "tz": "UTC"}}
+    assert api.send("PUT", "/schedules/x", spec, {"If-None-Match": "*"}).status == 200
+    assert api.send("PUT", "/schedules/x", spec, {"If-None-Match": "*"}).status == 412
+    assert api.post("/schedules/settle/resume", If_Match="what").status == 422
+
+
+def test_ledger_that_is_away_is_503_with_a_time_to_come_back(api: Api, app: App, monkeypatch) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise LedgerUnavailable("postgresql://ann:hunter2@db is gone")
+
+    monkeypatch.setattr("fencepost.app.operations.Operations.runs", away)
+    got = api.get("/runs")
+    assert (got.status, got.word, got.headers["retry-after"]) == (503, "ledger-unavailable", "5")
+    assert "hunter2" not in got.text
+    assert "db" not in got.json["detail"].split()
+
+
+def test_unexpected_error_is_a_number_and_no_more(api: Api, monkeypatch) -> None:
+    monkeypatch.setattr("fencepost.app.operations.Operations.runs", lambda *_, **__: 1 / 0)
+    got = api.get("/runs")
+    assert (got.status, got.word) == (500, "failed")
+    assert "division" not in got.text
+
+
+def test_errors_come_back_as_they_were() -> None:
+    twin = {"run_id": 7, "job": "settle", "state": "queued", "requested_by": "ann", "requested_at": "2026"}
+    for error in (NoSuchRun(7), IllegalMove("dead", "retry"), AlreadyRequested("asks for the same", **twin)):
+        document = problem_of(error)
+        again = error_of(json.loads(json.dumps(document)))
+        assert (type(again), str(again)) == (type(error), str(error))
+    assert again.state == "queued"
+    for each in PROBLEMS:
+        assert each.status in (401, 403, 404, 409, 412, 422, 429, 503)
+    refused = LedgerRefused("relation fencepost_run of host db1")
+    refused.__cause__ = ValueError()
+    assert problem_of(refused) is None
+
+
+def test_description_has_every_route_with_its_right_and_no_other(api: Api, pages) -> None:
+    described = api.get("/openapi.json").json
+    assert described["openapi"] == "3.1.0"
+    routes = {each for route in api_routes() for each in spelled_routes(route)}
+    named = {
+        f"{method.upper()} {path}": operation
+        for path, operations in described["paths"].items()
+        for method, operation in operations.items()
+    }
+    plain = {each.replace(":path}", "}") for each in routes}
+    assert set(named) == plain
+    for route in api_routes():
+        [spelled] = spelled_routes(route)
+        operation = named[spelled.replace(":path}", "}")]
+        assert HumanAct(operation["x-right"]) is right_of(route)
+        assert right_of(route) in NEEDS
+        assert operation["summary"], spelled
+    text = json.dumps(described)
+    for name in set(_references(described)):
+        assert name in described["components"]["schemas"], name
+    assert "/api/v1/runs/{run_id}/retry" in text
+
+
+def _references(value: object) -> list[str]:
+    if isinstance(value, dict):
+        own = [value["$ref"].rpartition("/")[2]] if isinstance(value.get("$ref"), str) else []
+        return own + [each for inner in value.values() for each in _references(inner)]
+    return [each for inner in value for each in _references(inner)] if isinstance(value, list) else []
+
+
+NOT_BY_REST = {
+    "principal", "caller", "scope_key", "check", "may", "once",  # who asks
+    "read_params",  # the client does it, by the job's signature
+    "schedules.iterate", "letters.iterate",  # the client goes from page to page
+    "access.put_account",  # users: add, or set the password
+}  # fmt: skip
+
+
+def test_every_method_of_authorized_has_a_route_under_the_same_right() -> None:
+    """The table of rights names methods, and the routes call them: compared by the names in their code."""
+    called: dict[str, HumanAct] = {}
+    for subject in SUBJECTS:
+        for each in subject:
+            codes = [each.handler.__code__, *(c for c in each.handler.__code__.co_consts if hasattr(c, "co_names"))]
+            names = [name for code in codes for name in code.co_names]
+            for name in RIGHTS:
+                *part, last = name.split(".")
+                if last in names and all(word in names for word in part):
+                    called.setdefault(name, each.right)
+    assert set(RIGHTS) - NOT_BY_REST - set(called) == set()
+
+
+def test_paths_and_links_have_the_prefix_that_a_proxy_shows(app: App, token) -> None:
+    from fencepost.web import web
+
+    behind = Api(web(app, prefix="/ops/jobs"), token(), root_path="/ops/jobs")
+    for n in range(2):
+        behind.post("/runs", {"job": "settle", "params": {"account": n}})
+    assert behind.get("/runs", limit=1).json["next"].startswith("/ops/jobs/api/v1/runs?")

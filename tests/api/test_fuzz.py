@@ -1,0 +1,10 @@
+"""Requests made from the description: none fails, and every answer is as described."""
+
+from tests.api.fuzzing import fuzz
+
+
+def test_no_request_fails_and_every_answer_is_as_described() -> None:
+    done = fuzz(560)
+    assert done.wrong == []
+    assert sum(done.statuses.values()) >= 500
+    assert {200, 404, 422} <= set(done.statuses)
