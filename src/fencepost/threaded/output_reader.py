@@ -192,9 +192,15 @@ class OutputPipes:
     """Two pipes for the output of a worker, as large as the system allows, and the digits that mark its frames."""
 
     def __init__(self) -> None:
-        pipes = [_large_pipe() for _ in range(2)]
-        self.exits = pipes[0][0], pipes[1][0]
-        self.entrances = pipes[0][1], pipes[1][1]
+        first = _large_pipe()
+        try:
+            second = _large_pipe()
+        except OSError:  # too many open files
+            for descriptor in first:
+                os.close(descriptor)
+            raise
+        self.exits = first[0], second[0]
+        self.entrances = first[1], second[1]
         self.secret = os.urandom(12).hex()
 
 

@@ -57,6 +57,16 @@ class WorkerOutput:
                 stream.flush()
         self._write(self._output, self._end)
         self._write(self._errors, self._end)
+        self._reopen()
+
+    def _reopen(self) -> None:
+        """Open what the job has closed: else a file or connection of a later run gets the number, and its prints."""
+        for descriptor, number in ((self._output, 1), (self._errors, 2)):
+            try:
+                os.fstat(number)
+            except OSError:
+                with suppress(OSError):
+                    os.dup2(descriptor, number)
 
     def log(self, text: str) -> None:
         """Write a log record, as one or more lines, unless the pipe is full. Never waits."""

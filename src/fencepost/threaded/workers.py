@@ -23,7 +23,7 @@ import select
 import socket
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from fencepost.core.runtime import OutputSink, ProgramExit, WorkerProcess
 from fencepost.threaded.guarded import GuardedProgram
@@ -56,13 +56,20 @@ class ThreadedWorkers:
         self._poll.register(self._woken, select.EPOLLIN)
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str], term_at: float, kill_at: float) -> WorkerChild:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        answers, answering = os.pipe()
-        memory = os.memfd_create("fencepost-worker")
-        os.ftruncate(memory, PAGE)
-        numbers = (theirs.fileno(), answering, memory)
-        output = None if self._reader is None else OutputPipes()
-        try:
+        with ExitStack() as undone, ExitStack() as theirs_alone:  # what is opened is closed if the next step fails
+            ours, theirs = map(undone.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            answers, answering = os.pipe()
+            undone.callback(os.close, answers)
+            theirs_alone.callback(os.close, answering)
+            memory = os.memfd_create("fencepost-worker")
+            undone.callback(os.close, memory)
+            os.ftruncate(memory, PAGE)
+            numbers = (theirs.fileno(), answering, memory)
+            output = None if self._reader is None else OutputPipes()
+            for descriptor in () if output is None else output.exits:
+                undone.callback(os.close, descriptor)
+            for descriptor in () if output is None else output.entrances:
+                theirs_alone.callback(os.close, descriptor)
             process = start_guarded(
                 [*argv, *map(str, numbers)],
                 env=env,
@@ -72,15 +79,7 @@ class ThreadedWorkers:
                 descriptors=numbers if output is None else (*numbers, *output.entrances),
                 notice=END,
             )
-        except BaseException:
-            for descriptor in (answers, memory, *(() if output is None else output.exits)):
-                os.close(descriptor)
-            ours.close()
-            theirs.close()
-            raise
-        finally:
-            for descriptor in (answering, *(() if output is None else output.entrances)):
-                os.close(descriptor)
+            undone.pop_all()
         worker = WorkerChild(process, ours=ours, theirs=theirs, answers=answers, memory=memory, workers=self)
         if output is not None:
             self._listen(worker, output)
