@@ -1,9 +1,11 @@
 """Getting in: passwords, one-time links, proxies, host applications; what is forged, expired, replayed or revoked."""
 
 import pytest
+from sqlalchemy import update
 
 from fencepost.access import HostPrincipal
 from fencepost.errors import InvalidSetting
+from fencepost.ledger import logins
 from fencepost.threaded import ThreadedRuntime
 from fencepost.web import ProxyHeader, web
 from fencepost.web.links import LINK_LASTS_S, OneTimeLink
@@ -41,6 +43,17 @@ def test_login_leads_to_where_one_wanted_to_go_and_logout_ends_it(app, ann):
     assert browser.post("/logout").header("location") == "/login"
     browser.cookie = kept
     assert browser.get("/runs").status == 303  # replayed
+
+
+def test_page_that_is_open_and_not_touched_does_not_keep_a_login_alive(app, ann):
+    browser, _ = logged_in(app)
+    table, hour_ago = app.ledger.tables.operating["login"], app.ledger.now_us() - 3_600_000_000
+    app.ledger.write(lambda cursor: app.ledger.change(cursor, update(table).values(seen_at=hour_ago)))
+    assert browser.get("/runs", ("Fencepost-Fragment", "1")).status == 200
+    assert browser.get("/jobs", ("Accept", "text/event-stream")).status == 200
+    assert logins.logins(app.ledger)[0].seen_at == hour_ago
+    assert browser.get("/runs").status == 200  # at once after it: a click is use
+    assert logins.logins(app.ledger)[0].seen_at > hour_ago
 
 
 def test_cookie_is_for_this_server_alone(app, ann):
