@@ -66,8 +66,16 @@ def test_cookie_is_for_this_server_alone(app, ann):
     assert answer.header("set-cookie").startswith("__Host-fencepost-login=")
     assert "Secure" in answer.header("set-cookie")
     _, answer = logged_in(app, scheme="https", root_path="/a/b")
-    assert answer.header("set-cookie").startswith("__Secure-fencepost-login=")
+    assert answer.header("set-cookie").startswith("__Secure-fencepost-login-")
     assert "Path=/a/b" in answer.header("set-cookie")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_cookies_of_several_prefixes_are_not_taken_for_each_other(app, ann, scheme):
+    cookies = {path: logged_in(app, scheme=scheme, root_path=path)[0].cookie for path in ("", "/a", "/a/b")}
+    sent = ("Cookie", "; ".join(cookies.values()))  # as a browser sends them to the longest path
+    for path in cookies:
+        assert Browser(web(app), scheme=scheme, root_path=path).get("/runs", sent).status == 200, path
 
 
 @pytest.mark.parametrize(("name", "password"), [("ann", "wrong"), ("bob", PASSWORD), ("", ""), ("ann' OR 1=1 --", "x")])
