@@ -1,9 +1,11 @@
 """Getting in: passwords, one-time links, proxies, host applications; what is forged, expired, replayed or revoked."""
 
 import pytest
+from sqlalchemy import update
 
 from fencepost.access import HostPrincipal
 from fencepost.errors import InvalidSetting
+from fencepost.ledger import logins
 from fencepost.threaded import ThreadedRuntime
 from fencepost.web import ProxyHeader, web
 from fencepost.web.links import LINK_LASTS_S, OneTimeLink
@@ -43,6 +45,17 @@ def test_login_leads_to_where_one_wanted_to_go_and_logout_ends_it(app, ann):
     assert browser.get("/runs").status == 303  # replayed
 
 
+def test_page_that_is_open_and_not_touched_does_not_keep_a_login_alive(app, ann):
+    browser, _ = logged_in(app)
+    table, hour_ago = app.ledger.tables.operating["login"], app.ledger.now_us() - 3_600_000_000
+    app.ledger.write(lambda cursor: app.ledger.change(cursor, update(table).values(seen_at=hour_ago)))
+    assert browser.get("/runs", ("Fencepost-Fragment", "1")).status == 200
+    assert browser.get("/jobs", ("Accept", "text/event-stream")).status == 200
+    assert logins.logins(app.ledger)[0].seen_at == hour_ago
+    assert browser.get("/runs").status == 200  # at once after it: a click is use
+    assert logins.logins(app.ledger)[0].seen_at > hour_ago
+
+
 def test_cookie_is_for_this_server_alone(app, ann):
     _, answer = logged_in(app)
     cookie = answer.header("set-cookie")
@@ -53,8 +66,16 @@ def test_cookie_is_for_this_server_alone(app, ann):
     assert answer.header("set-cookie").startswith("__Host-fencepost-login=")
     assert "Secure" in answer.header("set-cookie")
     _, answer = logged_in(app, scheme="https", root_path="/a/b")
-    assert answer.header("set-cookie").startswith("__Secure-fencepost-login=")
+    assert answer.header("set-cookie").startswith("__Secure-fencepost-login-")
     assert "Path=/a/b" in answer.header("set-cookie")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_cookies_of_several_prefixes_are_not_taken_for_each_other(app, ann, scheme):
+    cookies = {path: logged_in(app, scheme=scheme, root_path=path)[0].cookie for path in ("", "/a", "/a/b")}
+    sent = ("Cookie", "; ".join(cookies.values()))  # as a browser sends them to the longest path
+    for path in cookies:
+        assert Browser(web(app), scheme=scheme, root_path=path).get("/runs", sent).status == 200, path
 
 
 @pytest.mark.parametrize(("name", "password"), [("ann", "wrong"), ("bob", PASSWORD), ("", ""), ("ann' OR 1=1 --", "x")])

@@ -35,6 +35,7 @@ from fencepost.sql.turns import Turns
 
 _HASHES_AT_ONCE = 2  # each takes 64 MB and a processor
 _HASH_WAIT_S = 5.0
+_UNUSED = "login, asked for by an open page"  # kept apart: a click after it still counts as use
 _WRONG = "the name or the password is wrong"
 
 
@@ -112,21 +113,27 @@ class Authentication:
             return True
 
         ended = self._ledger.write(work)
-        self._recent.forget(f"{LOGIN} {found.secret_hash}")
+        for how in (LOGIN, _UNUSED):
+            self._recent.forget(f"{how} {found.secret_hash}")
         return ended
 
     # -- who asks ----------------------------------------------------------------------------------------------------
 
-    def by_login(self, secret: str, *, address: str | None = None, request_id: str | None = None) -> Authorized:
-        """Return the operations of one who is logged in, by the secret of the cookie."""
+    def by_login(
+        self, secret: str, *, address: str | None = None, request_id: str | None = None, is_use: bool = True
+    ) -> Authorized:
+        """Return the operations of one who is logged in, by the secret of the cookie.
+
+        Without `is_use`, the login stays as idle as it is: for what an open page asks by itself.
+        """
 
         def find() -> Known:
-            found = logins.live_login(self._ledger, secret, idle_s=LOGIN_IDLE_S)
+            found = logins.live_login(self._ledger, secret, idle_s=LOGIN_IDLE_S, is_use=is_use)
             if found is None:
                 raise NotAuthenticated
             return Known(found.principal, found.how, {ALL_JOBS: Role.ADMIN} if found.how == LINK else None)
 
-        return self._by_secret(LOGIN, secret, find, address, request_id)
+        return self._by_secret(LOGIN if is_use else _UNUSED, secret, find, address, request_id)
 
     def by_api_token(self, secret: str, *, address: str | None = None, request_id: str | None = None) -> Authorized:
         """Return the operations of an API token: what follows ``Bearer`` in the header ``Authorization``."""
@@ -170,7 +177,7 @@ class Authentication:
         try:
             return self._authorized(f"{how} {secret_hash(secret)}", find, address, request_id)
         except NotAuthenticated:
-            self.refusals.count(Unknown(how, None, address))
+            self.refusals.count(Unknown(LOGIN if how == _UNUSED else how, None, address))
             raise
 
     def _authorized(

@@ -66,8 +66,11 @@ def add_login(
     database.change(cursor, insert(database.tables.operating["login"]).values(row).inline())
 
 
-def live_login(database: Database, secret: str, *, idle_s: float) -> Login | None:
-    """Return the login of a secret; None if it does not exist, has expired, was revoked or was idle for too long."""
+def live_login(database: Database, secret: str, *, idle_s: float, is_use: bool = True) -> Login | None:
+    """Return the login of a secret; None if it does not exist, has expired, was revoked or was idle for too long.
+
+    Without `is_use`, it does not count as used: an open page asks by itself, also where nobody looks at it.
+    """
     table, now = database.tables.operating["login"], database.dialect.now()
     hashed = secret_hash(secret)
     query = select(*(table.c[name] for name in Login._fields)).where(
@@ -81,7 +84,7 @@ def live_login(database: Database, secret: str, *, idle_s: float) -> Login | Non
         return None
     seen = update(table).where(table.c.secret_hash == hashed, table.c.seen_at < now - _SEEN_PRECISION_US)
     found = Login(*rows[0])
-    if database.now_us() - found.seen_at > _SEEN_PRECISION_US:
+    if is_use and database.now_us() - found.seen_at > _SEEN_PRECISION_US:
         database.write(lambda cursor: database.change(cursor, seen.values(seen_at=now)))
     return found
 

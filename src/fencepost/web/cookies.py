@@ -3,10 +3,14 @@
 Over https the browser itself refuses a cookie of this name that was set without `Secure`, or by a neighbouring host:
 ``__Host-`` where we have the whole host, ``__Secure-`` under a prefix. On plain http, as on the loopback, there is no
 such protection, and the name is another one: so the two are never taken for each other.
+
+Under a prefix, the name has a mark of it. A browser also sends the cookie of ``/`` to ``/fencepost``, and on the
+loopback that of any other port: of two with one name it would be open which one counts, and nobody could log in.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from starlette.responses import Response
@@ -16,9 +20,10 @@ _NAME = "fencepost-login"
 
 def cookie_name(*, is_https: bool, root_path: str) -> str:
     """Return what the cookie is called here."""
+    name = f"{_NAME}-{hashlib.sha256(root_path.encode()).hexdigest()[:8]}" if root_path else _NAME
     if not is_https:
-        return _NAME
-    return f"__Secure-{_NAME}" if root_path else f"__Host-{_NAME}"
+        return name
+    return f"__Secure-{name}" if root_path else f"__Host-{name}"
 
 
 def login_secret(cookies: Mapping[str, str], *, is_https: bool, root_path: str) -> str | None:

@@ -205,12 +205,13 @@ class Door:
         self.authentication.refusals.record(visitor.authorized.caller, act, error, {"path": path})
 
     def _authorized(self, credentials: RequestCredentials, passing: Passing) -> Authorized | None:
-        known, said = self.authentication, {"address": passing.address, "request_id": passing.request_id}
+        known = self.authentication
+        said = {"address": passing.address, "request_id": passing.request_id}
         match credentials.kind:
             case "api token":
                 return known.by_api_token(credentials.value, **said)
             case "login":
-                return known.by_login(credentials.value, **said)
+                return known.by_login(credentials.value, **said, is_use=not passing.is_by_itself)
             case "proxy":
                 return known.by_proxy(credentials.value, **said)
         person = self._vouched(credentials.value)

@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
 from fencepost.web.cross_site import SAFE_METHODS, is_from_our_pages
-from fencepost.web.headers import protect, read_headers, repeated
+from fencepost.web.headers import FRAGMENT, protect, read_headers, repeated
 from fencepost.web.hosts import host_name
 from fencepost.web.routes import is_open, matched, right_of
 from fencepost.web.threads import in_thread
@@ -56,6 +56,11 @@ class Passing:
     runtime: Runtime
     is_api: bool = False
     entry: Visitor | None = None
+
+    @property
+    def is_by_itself(self) -> bool:
+        """Whether an open page asks, without anyone doing something: its stream, and the part of it that changes."""
+        return self.headers.get(FRAGMENT) == "1" or "text/event-stream" in self.headers.get("accept", "")
 
 
 class _Refused(Exception):

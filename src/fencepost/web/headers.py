@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from starlette.datastructures import MutableHeaders
 
+FRAGMENT = "fencepost-fragment"
+"""The header with which our script asks for the part of a page that changes."""
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
 # Read by the guard, so more than one of them would leave open which one counts.

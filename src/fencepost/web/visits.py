@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from fencepost.errors import InvalidParameters
+from fencepost.web.headers import FRAGMENT
 from fencepost.web.zones import ZoneChoice
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from fencepost.web.guard import Passing
 
 MOST_FIELDS = 200
-FRAGMENT = "fencepost-fragment"
-"""The header with which our script asks for the part of a page that changes."""
 
 
 @dataclass(slots=True)
