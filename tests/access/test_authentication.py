@@ -14,6 +14,7 @@ from fencepost.errors import NoSuchJob, NotAllowed, NotAuthenticated, TooManyTri
 from fencepost.ledger import accounts, jobs
 from fencepost.ledger.jobs import NewJob
 from fencepost.ledger.ledger import Ledger, open_ledger
+from fencepost.ledger.restoring import accept, as_copy
 from fencepost.threaded import ThreadedRuntime
 
 GOOD = "correct horse battery"
@@ -288,3 +289,26 @@ def test_the_next_minute_has_entries_again_and_the_count_of_the_last(door, ops, 
     door.close()
     acts = [act for _, _, act, _ in said(ops)]
     assert (acts.count("trigger"), acts.count("several acts")) == (20, 2)
+
+
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_logins_of_a_dump_do_not_open_a_restored_ledger_nor_its_tokens_a_copy(
+    ledger: Ledger, door: Authentication, access: Access, is_copy: bool
+) -> None:
+    access.put_account("ann", GOOD)
+    access.give("user:ann", "viewer")
+    cookie, token = door.log_in("ann", GOOD).secret, access.add_api_token("ci", "viewer", expires_in="1d").secret
+    door.by_login(cookie).check()
+    if is_copy:
+        as_copy(ledger, by="ann", reason="staging")
+    else:
+        accept(ledger, by="ann", reason="the disk failed")
+    anew = Authentication(Operations(ledger, Scope.direct()))
+    with pytest.raises(NotAuthenticated):
+        anew.by_login(cookie).check()
+    if is_copy:
+        with pytest.raises(NotAuthenticated):
+            anew.by_api_token(token).check()
+    else:
+        anew.by_api_token(token).check()
+    anew.by_login(anew.log_in("ann", GOOD).secret).check()

@@ -104,6 +104,14 @@ def revoke_login(database: Database, cursor: Cursor, hashed: str) -> int:
     return database.change(cursor, change.values(revoked_at=database.dialect.now()))
 
 
+def revoke_all(database: Database, cursor: Cursor, *, tokens: bool) -> None:
+    """Revoke every login, and with `tokens` every API token: those of a dump may have been revoked since."""
+    for name in ("login", "api_token") if tokens else ("login",):
+        table = database.tables.operating[name]
+        change = update(table).where(table.c.revoked_at.is_(None))
+        database.change(cursor, change.values(revoked_at=database.dialect.now()))
+
+
 def add_api_token(
     database: Database, cursor: Cursor, token_id: str, secret: str, *, name: str, by: str, expires_at: int
 ) -> None:

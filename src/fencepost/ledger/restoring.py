@@ -8,7 +8,8 @@
     as_copy   another ledger. It gets a new name, its unfinished runs are cancelled, and the schedules that were
               created at run time are paused: a staging system must not do what production does
 
-Both are noted in the journal, with the person and the reason.
+Both end all logins, and `as_copy` revokes all API tokens: cookies and tokens of production must not open a copy. Both
+are noted in the journal, with the person and the reason.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.identity import identity
 from fencepost.ledger.journal import About, note
+from fencepost.ledger.logins import revoke_all
 from fencepost.ledger.naming import forget_nameless
 from fencepost.ledger.reaping import reap
 from fencepost.ledger.schedule_rows import DUES, RUNTIME, ScheduleChange, update_row
@@ -117,6 +119,7 @@ def _accepted(database: Database, cursor: Cursor, runs: Pending, id_gap: int, ab
     _end_former_nodes(database, cursor, now_us)
     skipped = _skip_all(database, cursor, now_us, UNKNOWN)
     settled = _settle_pending(database, cursor, runs, now_us)
+    revoke_all(database, cursor, tokens=False)
     note(database, cursor, Noted.LEDGER_ACCEPTED, about)
     return Restored(skipped, settled)
 
@@ -141,6 +144,7 @@ def _copied(database: Database, cursor: Cursor, leases: str | None, about: About
     skipped = _skip_all(database, cursor, now_us, _WHY_CANCELLED)
     settled = _settle_pending(database, cursor, Pending.CANCEL, None)
     paused = _pause_runtime_schedules(database, cursor, now_us, about)
+    revoke_all(database, cursor, tokens=True)
     note(database, cursor, Noted.LEDGER_COPIED, about._replace(detail={"was": former}))
     return Restored(skipped, settled, paused)
 
