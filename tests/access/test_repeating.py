@@ -55,7 +55,9 @@ def ask(app: App, token: tuple[str, str]) -> Authorized:
     return Authentication(app.operations).by_api_token(token[1])
 
 
-def trigger(ask: Authorized, request: KeyedRequest = ONE, *, note: str = "", within: Any = "same") -> Told:
+def trigger(
+    ask: Authorized, request: KeyedRequest = ONE, *, note: str = "", within: Any = "same", again: bool = False
+) -> Told:
     def said(made: Any) -> str:
         return json.dumps({"run": made.run_id})
 
@@ -63,7 +65,7 @@ def trigger(ask: Authorized, request: KeyedRequest = ONE, *, note: str = "", wit
         request,
         KeyedAct(
             HumanAct.TRIGGER,
-            lambda: ask.trigger("settle", {"note": note}),
+            lambda: ask.trigger("settle", {"note": note}, again=again),
             said,
             said if within == "same" else within,
             job="settle",
@@ -122,13 +124,14 @@ def test_answer_that_was_lost_after_the_act_is_said_to_be_and_nothing_is_done_ag
     assert len(ask.runs()) == 1
 
 
-def test_several_at_once_are_one_act(ask: Authorized) -> None:
+@pytest.mark.parametrize("again", [False, True], ids=["refused beside another", "allowed beside another"])
+def test_several_at_once_are_one_act(ask: Authorized, again: bool) -> None:
     told: list[Told] = []
     start = threading.Barrier(4)
 
     def send() -> None:
         start.wait(30)
-        told.append(trigger(ask))
+        told.append(trigger(ask, again=again))
 
     senders = [threading.Thread(target=send) for _ in range(4)]
     for each in senders:
