@@ -102,7 +102,7 @@ class OnMariaDB:
 
     def waits_for_a_lock(self, connection_id: int) -> bool:
         [(_, _, status)] = self.run("SHOW ENGINE INNODB STATUS")  # the table innodb_trx is renewed only so often
-        transactions = status.split("---TRANSACTION")
+        transactions = status.split("---TRANSACTION")[1:]  # before these stands the latest deadlock, with its waiters
         return any(f"thread id {connection_id}," in each and "LOCK WAIT" in each for each in transactions)
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ class Watcher:
         if self._is_postgres:  # the lock is granted by whoever gives it up: this is never out of date
             return bool(_rows(self._connection, "SELECT 1 FROM pg_locks WHERE pid = %s AND NOT granted", number))
         [(_, _, status)] = _rows(self._connection, "SHOW ENGINE INNODB STATUS")
-        transactions = status.split("---TRANSACTION")
+        transactions = status.split("---TRANSACTION")[1:]  # before these stands the latest deadlock, with its waiters
         return any(f"thread id {number}," in each and "LOCK WAIT" in each for each in transactions)
 
     def close(self) -> None:
