@@ -150,7 +150,7 @@ ACTING = [
     "backfill settle --from 2026-01-01 --to 2026-01-05 --tz UTC --key b",
     "backfill settle --from 2026-01-01 --to 2026-01-05 --tz UTC --key b --json",
     "backfill settle --from 2020-01-01 --to 2026-01-05 --tz UTC --limit 3",
-    "schedules pause settle --reason bank",
+    "schedules pause settle --for 2h --reason bank",
     "schedules resume settle --json",
     "schedules delete settle",
     "schedules delete nothing",

@@ -118,6 +118,7 @@ SCHEDULE = {
     "paused_at": "instant or null",
     "paused_by": "text or null",
     "pause_reason": "text or null",
+    "paused_until": "instant or null",
     "unserved_at": "instant or null",
     "created_at": "instant",
     "updated_at": "instant",
@@ -379,7 +380,7 @@ def test_its_fields_have_these_names_and_types(name: str) -> None:
 def test_names_say_what_is_an_instant_and_what_a_duration(name: str) -> None:
     for field, shape in SHAPES[name].items():
         is_instant = "instant" in shape and name != "WindowRecord"
-        assert is_instant == (field == "at" or field.endswith("_at")), field
+        assert is_instant == (field == "at" or field.endswith(("_at", "_until"))), field
         assert not field.endswith("_us")
         assert not ("number" in shape and "progress" not in field) or field.endswith("_s"), field
 

@@ -63,6 +63,35 @@ def test_a_paused_schedule_says_since_when_by_whom_and_why(app: App) -> None:
     assert acts[:2] == [("schedule resumed", "bob"), ("schedule paused", "ann")]
 
 
+def test_the_end_of_a_pause_is_a_time_or_a_duration_in_the_future(app: App) -> None:
+    paused = app.schedules.pause("report", by="ann", duration="2h")
+    assert paused.paused_at is not None
+    assert paused.paused_until is not None
+    assert 7190 < (paused.paused_until - paused.paused_at).total_seconds() < 7210
+    [answer] = app.operations.why("report", paused.paused_until.replace(hour=3, minute=0, second=0, microsecond=0))
+    assert paused.paused_until.isoformat()[:16] in answer.sentence or answer.became == "before its time"
+    assert app.schedules.pause("report", by="ann", until="2030-01-01T00:00Z").paused_until is not None
+    for wrong in ({"until": "2020-01-01T00:00Z"}, {"duration": 0}, {"duration": "99999999d"}):
+        with pytest.raises(InvalidParameters, match="a pause"):
+            app.schedules.pause("report", by="ann", **wrong)
+    with pytest.raises(InvalidParameters, match="not both"):
+        app.schedules.pause("report", by="ann", until="2030-01-01T00:00Z", duration="1h")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"], indirect=True)
+def test_a_node_resumes_a_schedule_when_its_pause_ends(url: str) -> None:
+    app = App(url, ttl="6s")
+    app.command("tick", ["true"], every("1s"))
+    with app.running():
+        app.schedules.pause("tick", by="ann", duration="1s")
+        until(lambda: app.schedules.get("tick").next_due_at is not None, 30, what="it is planned again")
+        until(lambda: app.operations.runs(states=["succeeded"]), 30, what="it runs again")
+    entries = app.operations.journal(what="schedule resumed")
+    assert [entry.by for entry in entries] == [None]
+    assert [run.why for run in app.operations.runs(states=["skipped"])][-1] == "paused"
+    app.close()
+
+
 def test_a_schedule_of_the_code_is_changed_in_the_code(app: App) -> None:
     with pytest.raises(LedgerRefused, match="is declared in the code"):
         app.schedules.put("report", "report", every("1h"), params={"customer": 1})

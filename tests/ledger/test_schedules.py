@@ -47,6 +47,13 @@ def set_back(ledger: Ledger, schedule_id: str, **values: Any) -> None:
     ledger.write(lambda cursor: ledger.change(cursor, sa.update(table).where(table.c.id == schedule_id).values(values)))
 
 
+def ended_ten_minutes_ago(ledger: Ledger) -> int:
+    """Make a pause look as if it had ended ten minutes ago, after ten minutes; return when."""
+    ended_us = ledger.now_us() - 600 * SECOND_US
+    set_back(ledger, "nightly", planned_through=ended_us - 600 * SECOND_US, paused_until=ended_us, created_at=0)
+    return ended_us
+
+
 def planned(ledger: Ledger, due_us: int, **changes: Any) -> int:
     """Record a run as the planner would."""
     request = Requested(
@@ -283,6 +290,63 @@ class TestPausing:
         assert schedules.pause(ledger, "nightly", by="you") == first
         resumed = schedules.resume(ledger, "nightly")
         assert schedules.resume(ledger, "nightly") == resumed
+
+    def test_a_pause_with_an_end_ends_by_itself_as_of_that_moment_however_late_a_node_looks(
+        self, ledger: Ledger
+    ) -> None:
+        schedules.put(ledger, new())
+        until_us = ledger.now_us() + 60 * SECOND_US
+        paused = schedules.pause(ledger, "nightly", by="ann", reason="audit", until_us=until_us)
+        assert (paused.paused_until, paused.next_due_at) == (until_us, None)
+        assert schedules.end_pauses(ledger)[1:] == (0, until_us)
+        ended_us = ended_ten_minutes_ago(ledger)
+        assert schedules.end_pauses(ledger, is_believed=lambda _: False).resumed == 0
+        assert schedules.end_pauses(ledger)[1:] == (1, None)
+        assert schedules.end_pauses(ledger)[1:] == (0, None)
+        resumed = schedules.schedule(ledger, "nightly")
+        assert (resumed.paused_at, resumed.paused_until, resumed.planned_through) == (None, None, ended_us)
+        assert resumed.next_due_at is not None
+        assert ended_us < resumed.next_due_at <= ended_us + 60 * SECOND_US  # later ones are for the misfire policy
+        [run] = history.runs(ledger)
+        assert (run.state, run.why, run.ticks) == ("skipped", "paused", 10)
+        [entry, *_] = journal.entries(ledger)
+        assert (entry.what, entry.by, entry.schedule) == ("schedule resumed", None, "nightly")
+        assert "its pause by ann ended by itself at" in (entry.reason or "")
+
+    @pytest.mark.parametrize("act", ["resume", "pause", "put", "delete"])
+    def test_what_a_person_does_after_the_end_finds_the_pause_ended(self, ledger: Ledger, act: str) -> None:
+        schedules.put(ledger, new())
+        schedules.pause(ledger, "nightly", until_us=ledger.now_us() + 60 * SECOND_US)
+        ended_us = ended_ten_minutes_ago(ledger)
+        acts: dict[str, Callable[[], Any]] = {
+            "resume": lambda: schedules.resume(ledger, "nightly", by="ann"),
+            "pause": lambda: schedules.pause(ledger, "nightly", by="ann"),
+            "put": lambda: schedules.put(ledger, new(spec=HOURLY), by="ann"),
+            "delete": lambda: schedules.delete(ledger, "nightly", by="ann"),
+        }
+        acts[act]()
+        skipped = [run for run in history.runs(ledger) if run.why == "paused"]
+        assert [(run.ticks, (run.due_at or 0) <= ended_us) for run in skipped] == [(10, True)]
+        left = schedules.schedules(ledger)
+        assert [row.paused_by for row in left] == {"pause": ["ann"], "delete": []}.get(act, [None])
+        assert all(row.paused_until is None for row in left)
+
+    def test_pausing_again_changes_the_end_and_nothing_else(self, ledger: Ledger) -> None:
+        schedules.put(ledger, new())
+        first = schedules.pause(ledger, "nightly", by="ann", until_us=ledger.now_us() + 60 * SECOND_US)
+        longer = schedules.pause(ledger, "nightly", by="bob", until_us=ledger.now_us() + 90 * SECOND_US)
+        assert (longer.paused_at, longer.paused_by) == (first.paused_at, "bob")
+        assert (longer.paused_until or 0) > (first.paused_until or 0)
+        assert schedules.pause(ledger, "nightly", by="cyd").paused_until is None
+        assert [each.by for each in journal.entries(ledger, what="schedule paused")] == ["cyd", "bob", "ann"]
+
+    def test_the_end_that_an_older_version_left_when_it_resumed_ends_no_later_pause(self, ledger: Ledger) -> None:
+        schedules.put(ledger, new())
+        schedules.pause(ledger, "nightly", until_us=ledger.now_us() + 60 * SECOND_US)
+        set_back(ledger, "nightly", paused_at=None)  # as that version resumes
+        schedules.end_pauses(ledger)
+        set_back(ledger, "nightly", paused_at=1)  # as that version pauses
+        assert schedules.end_pauses(ledger)[1:] == (0, None)
 
     def test_a_change_does_not_end_a_pause(self, ledger: Ledger) -> None:
         schedules.put(ledger, new())

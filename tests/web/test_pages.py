@@ -122,8 +122,13 @@ def test_schedule_is_paused_resumed_edited_and_deleted(app, browser):
         return html.unescape(re.search(r'name="drawn" value="([^"]*)"', browser.get("/schedules/nightly:7").text)[1])
 
     at_first = drawn()
-    assert browser.post("/schedules/nightly:7/pause", {"drawn": at_first, "reason": "migration"}).status == 303
+    assert (
+        browser.post("/schedules/nightly:7/pause", {"drawn": at_first, "reason": "migration", "for": "2h"}).status
+        == 303
+    )
     assert app.schedules.get("nightly:7").pause_reason == "migration"
+    assert app.schedules.get("nightly:7").paused_until is not None
+    assert ", until " in browser.get("/schedules/nightly:7").text
     assert browser.post("/schedules/nightly:7/pause", {"drawn": at_first}).status == 409
     assert browser.post("/schedules/nightly:7/resume", {"drawn": drawn()}).status == 303
     compared = browser.get("/schedules/nightly:7?when=0+*/2+*+*+*&zone=UTC").text

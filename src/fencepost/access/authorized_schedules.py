@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from fencepost.access.authority import CALLER, Authority
 from fencepost.app.records import OutlookRecord, ScheduleRecord
+from fencepost.core.duration import Duration
 from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import Schedule
 
@@ -51,11 +53,21 @@ class AuthorizedSchedules:
             job=job,
         )
 
-    def pause(self, id: str, *, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
-        """Plan nothing more until `resume`."""
+    def pause(
+        self,
+        id: str,
+        *,
+        reason: str | None = None,
+        until: datetime | str | None = None,
+        duration: Duration | None = None,
+        expect: str | None = None,
+    ) -> ScheduleRecord:
+        """Plan nothing more until `resume`, or until the pause ends by itself: see `Schedules.pause`."""
         return self._authority.acts(
             HumanAct.PAUSE_SCHEDULE,
-            lambda ops: ops.schedules.pause(id, by=CALLER, reason=reason, expect=expect),
+            lambda ops: ops.schedules.pause(
+                id, by=CALLER, reason=reason, until=until, duration=duration, expect=expect
+            ),
             schedule=id,
         )
 

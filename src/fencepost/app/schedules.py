@@ -7,11 +7,14 @@ are listed here too, and can be paused and resumed; to change one, change the co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fencepost.app.numbers import page_limit
+from fencepost.app.pause_times import pause_end_us
 from fencepost.app.records import OutlookRecord, ScheduleRecord
 from fencepost.app.scoped import acting, actor, actor_or_none, require_job, schedule_check, schedule_id_check
+from fencepost.core.duration import Duration
 from fencepost.core.identity import canonical_json, schedule_id
 from fencepost.core.overlap import exclusive_key
 from fencepost.core.rights import HumanAct
@@ -104,11 +107,27 @@ class Schedules:
         now_us, most = self._ledger.now_us(), page_limit(count)
         return [OutlookRecord.of(each.schedule, now_us=now_us, count=most, year=year, name=each.id) for each in found]
 
-    def pause(self, id: str, *, by: str, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
-        """Plan nothing more until `resume`."""
+    def pause(
+        self,
+        id: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: datetime | str | None = None,
+        duration: Duration | None = None,
+        expect: str | None = None,
+    ) -> ScheduleRecord:
+        """Plan nothing more until `resume`, or until a time by the ledger's clock, or for a duration.
+
+        At its end the pause ends by itself, as if a person had resumed it at that moment. To change the end, pause it
+        again: without an end, it stays paused until `resume`.
+        """
         who, check = actor(self._scope, by), schedule_check(self._scope, HumanAct.PAUSE_SCHEDULE, expect)
+        until_us = pause_end_us(self._ledger, until=until, duration=duration)
         with acting(self._scope):
-            return ScheduleRecord.of(schedules.pause(self._ledger, id, by=who, reason=reason, check=check))
+            paused = schedules.pause(self._ledger, id, until_us=until_us, by=who, reason=reason, check=check)
+        self._wake()
+        return ScheduleRecord.of(paused)
 
     def resume(self, id: str, *, by: str, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan again from now on. The due times of the pause are recorded as skipped."""

@@ -40,6 +40,18 @@ Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for 
 NeededReason = Annotated[  # `needed_reason` checks it, with its own message
     str, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Required.", show_default=False)
 ]
+PauseUntil = Annotated[
+    str,
+    typer.Option(
+        "--until", metavar="TIME", help="When it ends by itself, such as 2026-03-29T06:00Z.", show_default=False
+    ),
+]
+PauseFor = Annotated[
+    str,
+    typer.Option(
+        "--for", metavar="DURATION", help="After what time it ends by itself, such as 2h.", show_default=False
+    ),
+]
 
 Tz = Annotated[
     str, typer.Option("--tz", metavar="ZONE", help="The zone of times written without one.", show_default=False)

@@ -8,7 +8,7 @@ import typer
 
 from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
-from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, Reason, front, who
+from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, PauseFor, PauseUntil, Reason, front, who
 from fencepost.cli.output import answer, draw_fields, draw_rows, print_json, to_the_second
 from fencepost.core.identity import canonical_json
 
@@ -65,14 +65,23 @@ def show(schedule: _Id, *, ledger: LedgerUrlOption = "", as_json: Json = False) 
 
 @app.command()
 def pause(
-    schedule: _Id, *, by: By = "", reason: Reason = "", ledger: LedgerUrlOption = "", as_json: Json = False
+    schedule: _Id,
+    *,
+    until: PauseUntil = "",
+    for_: PauseFor = "",
+    by: By = "",
+    reason: Reason = "",
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
 ) -> int:
-    """Plan nothing more until it is resumed; the due times that pass meanwhile are recorded as skipped.
+    """Plan nothing more until it is resumed, or until the end; due times that pass meanwhile are recorded as skipped.
 
-    Example: fencepost schedules pause settle --reason 'the bank is closed'
+    Example: fencepost schedules pause settle --for 2h --reason 'the bank is closed'
     """
     with front(ledger) as ops:
-        found = ops.schedules.pause(schedule, by=who(by), reason=reason or None)
+        found = ops.schedules.pause(
+            schedule, by=who(by), reason=reason or None, until=until or None, duration=for_ or None
+        )
     return _print(found, as_json=as_json)
 
 
@@ -213,4 +222,6 @@ def _pause(found: ScheduleRecord) -> str:
     if found.paused_at is None:
         return ""
     by = f" by {found.paused_by}" if found.paused_by else ""
-    return f"since {to_the_second(found.paused_at)}{by}" + (f": {found.pause_reason}" if found.pause_reason else "")
+    until = f", until {to_the_second(found.paused_until)}" if found.paused_until is not None else ""
+    reason = f": {found.pause_reason}" if found.pause_reason else ""
+    return f"since {to_the_second(found.paused_at)}{by}{until}{reason}"

@@ -18,6 +18,7 @@ from fencepost.core.events import Event, What
 from fencepost.core.noted import Noted
 from fencepost.engine.loop_step import LedgerStep
 from fencepost.engine.node_state import NodeState
+from fencepost.engine.pause_ends import PauseEnds
 from fencepost.engine.serving import Serving
 from fencepost.engine.ticks import ClockLeapt, Ticks
 from fencepost.errors import LedgerUnavailable
@@ -52,6 +53,7 @@ class Planner(LedgerStep):
             is_believed=node.clock.observe,
             is_served=self._serving.is_served,
         )
+        self._pause_ends = PauseEnds(node.ledger, node.clock)
         self._rest_s = max(node.poll_s * 2, _SHORTEST_REST_S)
         self._next_due_us: int | None = _AT_ONCE
         self._next_waiting_us: int | None = None
@@ -93,6 +95,8 @@ class Planner(LedgerStep):
         if not self._clock.is_believed:
             return self._wait_for_the_clock(now)
         self._read_serving(now)
+        if now >= self._pause_ends.due_at and self._pause_ends.end(self._connection, now):
+            self._next_due_us = _AT_ONCE
         if self._plan_from(now) > now:
             return self._sleep_until(now)
         return self._plan(now)
@@ -100,6 +104,7 @@ class Planner(LedgerStep):
     def _looked(self, look: Look) -> None:
         """Use the result of a look, and make a step."""
         self.due_at(look.next_due_at_us, look.next_waiting_at_us)
+        self._pause_ends.noted(look.journal_mark)
         self._node.wake(self.name)
 
     def _read_serving(self, now: float) -> None:
@@ -153,7 +158,8 @@ class Planner(LedgerStep):
         return self._clock.here(min(known)) - _HORIZON_S if known else float("inf")
 
     def _sleep_until(self, now: float) -> float:
-        wake_at = min(self._plan_from(now), self._recheck_at, now + self._rest_s, self._serving.due_at)
+        known = (self._plan_from(now), self._recheck_at, self._serving.due_at, self._pause_ends.due_at)
+        wake_at = min(now + self._rest_s, *known)
         if wake_at - now > 1.0:
             self._connection.rest()
         # A schedule that another node is planning right now shows as due until it has committed.

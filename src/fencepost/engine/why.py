@@ -137,9 +137,7 @@ class _Question:
         if row.deleted_at is not None and self._at_us > row.planned_through:
             return self._why(Became.BEFORE, f"the schedule was deleted at {_at(row.deleted_at)}")
         if row.paused_at is not None and self._at_us > row.planned_through:
-            by = f" by {row.paused_by}" if row.paused_by else ""
-            reason = f": {row.pause_reason}" if row.pause_reason else ""
-            return self._why(Became.PAUSED, f"the schedule has been paused since {_at(row.paused_at)}{by}{reason}")
+            return self._paused(row)
         if row.no_node_since is not None and self._at_us > row.planned_through:
             return self._why(Became.NO_NODE, f"{_unserved(row.job, row.no_node_since)}; {_HELP.format(job=row.job)}")
         if self._at_us > row.planned_through:
@@ -152,6 +150,15 @@ class _Question:
             f"removed it, or the schedule was another one then (it was changed last at {_at(row.updated_at)})"
         )
         return self._why(Became.FORGOTTEN, words)
+
+    def _paused(self, row: StoredSchedule) -> Why:
+        by = f" by {row.paused_by}" if row.paused_by else ""
+        until = "" if row.paused_until is None else f", until {_at(row.paused_until)}"
+        reason = f": {row.pause_reason}" if row.pause_reason else ""
+        if row.paused_until is not None and self._at_us > row.paused_until:
+            words = f"it is not planned yet: the schedule is paused{by} until {_at(row.paused_until)}{reason}"
+            return self._why(Became.TO_COME, words)
+        return self._why(Became.PAUSED, f"the schedule has been paused since {_at(row.paused_at)}{by}{until}{reason}")
 
     def _why(self, became: Became, words: str, *, run: RunRow | None = None, nearest: tuple[int, ...] = ()) -> Why:
         sentence = f"{self._row.id} at {spelled_us(self._at_us)}: {words}"

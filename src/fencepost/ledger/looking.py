@@ -16,7 +16,7 @@ class Look(NamedTuple):
     `is_due`: a run of these jobs may be claimed now. `next_available_at_us`: when the next one may be, after now.
     `nodes_mark` changes when a node joins, drains, leaves or is declared dead. `cancels`: a run of this node is to
     stop. `keys_are_awaited`: a run of any job waits for an exclusive key. `is_living`: the ledger has this node, and
-    its end is not noted.
+    its end is not noted. `journal_mark` changes with every entry in the journal.
     """
 
     now_us: int
@@ -28,6 +28,7 @@ class Look(NamedTuple):
     is_due: bool
     keys_are_awaited: bool
     is_living: bool = True
+    journal_mark: int = 0
 
 
 # The job is hidden from the query planner: few runs are queued, but a job may have many runs in history. The clock is
@@ -46,7 +47,8 @@ SELECT t.now,
   EXISTS (SELECT 1 FROM {run} r
     WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:coalesce(r.job, '')} AND r.available_at <= t.now),
   EXISTS (SELECT 1 FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'key'),
-  EXISTS (SELECT 1 FROM {node} n WHERE n.id = %s AND n.left_at IS NULL AND n.dead_at IS NULL)
+  EXISTS (SELECT 1 FROM {node} n WHERE n.id = %s AND n.left_at IS NULL AND n.dead_at IS NULL),
+  (SELECT max(j.id) FROM {journal} j)
 FROM (SELECT {clock} AS now) t
 """
 
@@ -58,8 +60,9 @@ def look(connection: LedgerConnection, *, node: str, queues: Collection[str], jo
     [row] = connection.read(
         lambda cursor: statements.rows(cursor, _LOOK, *ours, node, *ours, node, *statements.clock())
     )
-    now_us, available_at, due_at, waiting_at, mark, *answers = row
-    return Look(int(now_us), available_at, due_at, waiting_at, mark or 0, *map(bool, answers))
+    now_us, available_at, due_at, waiting_at, mark, *answers, journal_mark = row
+    times = (int(now_us), available_at, due_at, waiting_at)
+    return Look(*times, mark or 0, *map(bool, answers))._replace(journal_mark=journal_mark or 0)
 
 
 _CANCELS = """

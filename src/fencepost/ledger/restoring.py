@@ -207,6 +207,8 @@ def _held(*_: object) -> HoldForPerson:
 
 def _pause_runtime_schedules(database: Database, cursor: Cursor, now_us: int, about: About) -> int:
     made = [row for row in every_schedule(database, cursor) if row.origin == RUNTIME]
+    table = database.tables.schedule
+    database.change(cursor, update(table).where(table.c.origin == RUNTIME).values(paused_until=None))
     for row in made:
         values = {"paused_at": now_us, "paused_by": about.by, "pause_reason": _WHY_CANCELLED, "next_due_at": None}
         update_row(database, cursor, row.id, values | {"updated_at": now_us})

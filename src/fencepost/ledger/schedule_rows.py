@@ -26,6 +26,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
 from fencepost.core.schedule import schedule_from_json
 from fencepost.core.schedules.at import At
+from fencepost.core.tick import spelled_us
 from fencepost.core.ticking import Ticking
 from fencepost.errors import InvalidPolicy, NoSuchSchedule
 from fencepost.ledger.database import Database
@@ -52,7 +53,8 @@ class NewSchedule(NamedTuple):
 class StoredSchedule(NamedTuple):
     """A schedule as stored. `next_due_at` is None while it is paused or deleted, or if it has no due time left.
 
-    `no_node_since`: it is not planned, because no living node has had its job since then.
+    `no_node_since`: it is not planned, because no living node has had its job since then. `paused_until`: when the
+    pause ends by itself. It says nothing while `paused_at` is None: versions before it leave it when they resume.
     """
 
     id: str
@@ -70,6 +72,11 @@ class StoredSchedule(NamedTuple):
     created_at: int
     updated_at: int
     no_node_since: int | None = None
+    paused_until: int | None = None
+
+    def has_ended_pause(self, now_us: int) -> bool:
+        """Whether it is paused, and the end of its pause has come."""
+        return self.paused_at is not None and self.paused_until is not None and self.paused_until <= now_us
 
 
 class MissedTicks(NamedTuple):
@@ -117,6 +124,11 @@ class ScheduleChange:
         self._why = why
         self._now_us = database.dialect.now_us(cursor)
 
+    @property
+    def now_us(self) -> int:
+        """The instant of these changes."""
+        return self._now_us
+
     def insert(self, new: NewSchedule, origin: str, generation: int) -> bool:
         """Add a schedule that is planned from now on; return False if the id exists by now."""
         begin_us = self._begin(new)
@@ -135,6 +147,7 @@ class ScheduleChange:
 
     def rewrite(self, row: StoredSchedule, new: NewSchedule, origin: str, generation: int) -> None:
         """Change a schedule to `new`. Due times that its old form missed are skipped, unless it was deleted."""
+        row = self.end_pause(row)
         through_us = row.planned_through
         values: dict[str, Any] = new._asdict() | {"origin": origin, "generation": max(generation, row.generation)}
         is_paused = row.paused_at is not None
@@ -158,15 +171,30 @@ class ScheduleChange:
         self._update(row, {"job": job})
         return row._replace(job=job)
 
-    def resume(self, row: StoredSchedule) -> None:
-        """Plan the schedule again, from now on."""
-        self._skip_missed(row, "paused")
-        through_us = max(row.planned_through, self._now_us)
+    def resume(self, row: StoredSchedule) -> StoredSchedule:
+        """Plan the schedule again, from now on, or from the end of its pause if that has passed. Return the new row.
+
+        What was due after that end was not missed because of the pause: the misfire policy decides about it.
+        """
+        ended_us = self._now_us if row.paused_until is None else min(row.paused_until, self._now_us)
+        missed = self._dues.missed(row.spec, row.planned_through, ended_us)
+        self._skip(NewSchedule(row.id, row.job, row.spec, row.params), row.generation, missed, "paused")
+        through_us = max(row.planned_through, ended_us)
         next_due_at = self._dues.next_due(row.spec, through_us)
-        self._update(row, _NOT_PAUSED | {"planned_through": through_us, "next_due_at": next_due_at})
+        values = _NOT_PAUSED | {"planned_through": through_us, "next_due_at": next_due_at}
+        self._update(row, values)
+        return row._replace(**values)
+
+    def end_pause(self, row: StoredSchedule) -> StoredSchedule:
+        """Resume a schedule whose pause has ended by itself, and note it. Return its row as it is now."""
+        if row.deleted_at is not None or not row.has_ended_pause(self._now_us):
+            return row
+        note(self._database, self._cursor, Noted.SCHEDULE_RESUMED, _ended_pause(row))
+        return self.resume(row)
 
     def bury(self, row: StoredSchedule, generation: int) -> None:
         """Delete the schedule; its row stays as a tombstone."""
+        row = self.end_pause(row)
         skip_ahead(self._database, self._cursor, row.id, now_us=self._now_us, why="schedule deleted")
         self._skip_missed(row, "paused" if row.paused_at is not None else "schedule deleted")
         gone = {"deleted_at": self._now_us, "next_due_at": None, "generation": generation}
@@ -242,7 +270,14 @@ class ScheduleChange:
             record(self._database, self._cursor, [skipped])
 
 
-_NOT_PAUSED: dict[str, Any] = {"paused_at": None, "paused_by": None, "pause_reason": None}
+_NOT_PAUSED: dict[str, Any] = {"paused_at": None, "paused_by": None, "pause_reason": None, "paused_until": None}
+
+
+def _ended_pause(row: StoredSchedule) -> About:
+    by = f" by {row.paused_by}" if row.paused_by else ""
+    because = f": {row.pause_reason}" if row.pause_reason else ""
+    words = f"its pause{by} ended by itself at {spelled_us(row.paused_until or 0)}{because}"
+    return About(job=row.job, schedule=row.id, reason=words)
 
 
 def _grace_us(policy: str) -> int:

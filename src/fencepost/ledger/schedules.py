@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection
 from enum import Enum
 from typing import NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from fencepost.core.noted import Noted
+from fencepost.core.tick import spelled_us
 from fencepost.errors import LedgerRefused, NoSuchSchedule, StateChanged
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
@@ -44,6 +45,14 @@ class Must(Enum):
 
     BE_NEW = "be new"
     EXIST = "exist"
+
+
+class EndedPauses(NamedTuple):
+    """How many schedules were resumed because their pause had ended, and when the next pause ends."""
+
+    now_us: int
+    resumed: int = 0
+    next_end_us: int | None = None
 
 
 def any_row(_: StoredSchedule) -> None:
@@ -170,22 +179,32 @@ def pause(
     database: Database,
     schedule_id: str,
     *,
+    until_us: int | None = None,
     by: str | None = None,
     reason: str | None = None,
     check: RowCheck = any_row,
+    dues: DueRules = DUES,
     connection: LedgerConnection | None = None,
 ) -> StoredSchedule:
-    """Plan nothing until `resume`, and skip the runs that are planned ahead. Has no effect on a paused schedule."""
+    """Plan nothing until `resume`, or until the end, and skip the runs that are planned ahead.
+
+    A schedule that is paused stays so, with the new end; with the same end, this has no effect.
+    """
 
     def work(cursor: Cursor) -> StoredSchedule:
+        change = ScheduleChange(database, cursor, dues)
         row = living_row(database, cursor, schedule_id, for_update=True)
         check(row)
-        if row.paused_at is None:
-            now_us = database.dialect.now_us(cursor)
-            skip_ahead(database, cursor, row.id, now_us=now_us, why="paused")
-            values = {"paused_at": now_us, "paused_by": by, "pause_reason": reason, "next_due_at": None}
-            update_row(database, cursor, row.id, values | {"updated_at": now_us})
-            note(database, cursor, Noted.SCHEDULE_PAUSED, About(job=row.job, schedule=row.id, by=by, reason=reason))
+        row = change.end_pause(row)
+        if row.paused_at is None or row.paused_until != until_us:
+            values = {"paused_by": by, "pause_reason": reason, "paused_until": until_us, "next_due_at": None}
+            if row.paused_at is None:
+                skip_ahead(database, cursor, row.id, now_us=change.now_us, why="paused")
+                values["paused_at"] = change.now_us
+            update_row(database, cursor, row.id, values | {"updated_at": change.now_us})
+            detail = None if until_us is None else {"until": spelled_us(until_us)}
+            about = About(job=row.job, schedule=row.id, by=by, reason=reason, detail=detail)
+            note(database, cursor, Noted.SCHEDULE_PAUSED, about)
         return known_row(database, cursor, row.id)
 
     return (connection or database).write(work)
@@ -212,6 +231,44 @@ def resume(
         return known_row(database, cursor, row.id)
 
     return (connection or database).write(work)
+
+
+def end_pauses(
+    database: Database,
+    *,
+    is_believed: Callable[[int], bool] = lambda _: True,
+    dues: DueRules = DUES,
+    connection: LedgerConnection | None = None,
+) -> EndedPauses:
+    """Resume the schedules whose pause has ended by itself.
+
+    Each is resumed as of its end, however late this is called: due times until then were paused, and the misfire policy
+    decides about later ones. Nothing is done if the ledger's time is not believed. Reads all schedules: call it rarely.
+    """
+    use, c = connection or database, database.tables.schedule.c
+    query = select(c.id, c.paused_at, c.paused_until).where(c.paused_until.is_not(None), c.deleted_at.is_(None))
+    now_us, found = use.read(lambda cursor: (database.dialect.now_us(cursor), database.rows(cursor, query)))
+    left_over = [row[0] for row in found if row[1] is None]
+    over = [row[0] for row in found if row[1] is not None and row[2] <= now_us]
+    if over and not is_believed(now_us):
+        return EndedPauses(now_us)
+    for schedule_id in left_over:
+        use.write(lambda cursor, name=schedule_id: _forget_end(database, cursor, name))  # type: ignore[misc]
+    ended = [use.write(lambda cursor, name=each: _end_pause(database, cursor, dues, name)) for each in over]  # type: ignore[misc]
+    next_us = min((row[2] for row in found if row[1] is not None and row[2] > now_us), default=None)
+    return EndedPauses(now_us, sum(ended), next_us)
+
+
+def _end_pause(database: Database, cursor: Cursor, dues: DueRules, schedule_id: str) -> bool:
+    change, row = ScheduleChange(database, cursor, dues), locked_row(database, cursor, schedule_id)
+    return row is not None and change.end_pause(row) is not row
+
+
+def _forget_end(database: Database, cursor: Cursor, schedule_id: str) -> None:
+    """Remove an end that an older version left when it resumed, or the next pause would have it."""
+    c = database.tables.schedule.c
+    change = update(database.tables.schedule).where(c.id == schedule_id, c.paused_at.is_(None))
+    database.change(cursor, change.values(paused_until=None))
 
 
 def _refuse_code(row: StoredSchedule) -> None:

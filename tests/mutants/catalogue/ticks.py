@@ -157,8 +157,8 @@ TICKS = (
         "a schedule that is paused is planned on",
         Code(
             "fencepost.ledger.schedules:pause",
-            '"pause_reason": reason, "next_due_at": None}',
-            '"pause_reason": reason}',
+            '"paused_until": until_us, "next_due_at": None}',
+            '"paused_until": until_us}',
         ),
         tests="tests/ledger/test_schedules.py::TestPausing::"
         "test_pausing_stops_planning_and_resuming_records_what_was_missed[sqlite]",

@@ -57,6 +57,8 @@ class JobRecord(LedgerRecord):
 class ScheduleRecord(LedgerRecord):
     """A schedule. `next_due_at` is None while it is paused, and when no due time is left.
 
+    `paused_until`: when its pause ends by itself; None if a person has to resume it.
+
     `origin` is ``code`` or ``runtime``. `planned_through_at`: all due times up to then have their run. `unserved_at`:
     since when no living node has had its job, for which reason it is not planned.
     """
@@ -73,6 +75,7 @@ class ScheduleRecord(LedgerRecord):
     paused_at: datetime | None
     paused_by: str | None
     pause_reason: str | None
+    paused_until: datetime | None
     unserved_at: datetime | None
     created_at: datetime
     updated_at: datetime
@@ -93,6 +96,7 @@ class ScheduleRecord(LedgerRecord):
             paused_at=at_or_none(row.paused_at),
             paused_by=row.paused_by,
             pause_reason=row.pause_reason,
+            paused_until=None if row.paused_at is None else at_or_none(row.paused_until),
             unserved_at=at_or_none(row.no_node_since),
             created_at=instant(row.created_at),
             updated_at=instant(row.updated_at),

@@ -30,8 +30,9 @@ def run_version(run: RunRecord | RunRow) -> str:
 def schedule_version(schedule: ScheduleRecord) -> str:
     """Return the version of a schedule: another one after each edit, pause and resumption, not after planning."""
     paused = None if schedule.paused_at is None else schedule.paused_at.isoformat()
+    ends = [] if schedule.paused_until is None else [schedule.paused_until.isoformat()]
     fields = [schedule.id, schedule.job, schedule.spec, schedule.params, schedule.origin, paused]
-    return _hashed([*fields, schedule.created_at.isoformat()])
+    return _hashed([*fields, schedule.created_at.isoformat(), *ends])
 
 
 def _hashed(fields: list[object]) -> str:

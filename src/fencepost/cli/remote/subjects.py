@@ -24,6 +24,7 @@ from fencepost.app.records.record import LedgerRecord
 from fencepost.app.records.results import ChainLineRecord
 from fencepost.app.records.shapes import read_record
 from fencepost.cli.remote.connection import ServerConnection, part
+from fencepost.core.duration import Duration
 from fencepost.ledger.recording import Enqueued
 
 if TYPE_CHECKING:
@@ -75,6 +76,12 @@ def each_page(
         last = number if number is not None else getattr(found[-1], "n", None) or getattr(found[-1], "name", None)
 
 
+def pause_body(reason: str | None, until: datetime | str | None, duration: Duration | None) -> dict[str, Any]:
+    """Return the body of a request to pause something."""
+    text = str(duration) if isinstance(duration, int | float) else duration
+    return {"reason": reason, "until": time_text(until), "duration": text}
+
+
 def time_text(at: datetime | str | None) -> str | None:
     """Return a time as it is sent."""
     return spelled(at) if isinstance(at, datetime) else at
@@ -98,9 +105,19 @@ class RemoteSchedules:
         """Return the next due times of a schedule, or of those of a job."""
         return records(OutlookRecord, self._server.get("/preview", {"of": id, "count": count, "year": year}))
 
-    def pause(self, id: str, *, by: str, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
-        """Plan nothing more until `resume`."""
-        return read_record(ScheduleRecord, self._server.act(f"/schedules/{part(id)}/pause", {"reason": reason}))
+    def pause(
+        self,
+        id: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: datetime | str | None = None,
+        duration: Duration | None = None,
+        expect: str | None = None,
+    ) -> ScheduleRecord:
+        """Plan nothing more until `resume`, or until the pause ends by itself."""
+        body = pause_body(reason, until, duration)
+        return read_record(ScheduleRecord, self._server.act(f"/schedules/{part(id)}/pause", body))
 
     def resume(self, id: str, *, by: str, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan again from now on."""

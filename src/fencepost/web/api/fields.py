@@ -40,6 +40,13 @@ class Reasoned(Body):
     reason: Text | None = Field(default=None, examples=["the disk is back"])
 
 
+class Paused(Reasoned):
+    """A pause: why, and when it ends by itself, as a time or as a duration."""
+
+    until: Time | None = None
+    duration: Annotated[str, Field(max_length=40, examples=["2h"])] | None = None
+
+
 class NeedsReason(Body):
     """Why something is done: this act needs a reason."""
 

@@ -15,7 +15,7 @@ from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import Schedule, schedule_from_json
 from fencepost.errors import InvalidSchedule
 from fencepost.web.api.calls import ApiCall
-from fencepost.web.api.fields import JobFilter, Limit, Name, Reasoned, ReasonQuery
+from fencepost.web.api.fields import JobFilter, Limit, Name, Paused, Reasoned, ReasonQuery
 from fencepost.web.api.replies import ApiReply, page, reply
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 from fencepost.web.api.runs import Params
@@ -107,10 +107,12 @@ def delete(call: ApiCall, schedule_id: ScheduleId, reason: ReasonQuery = None, e
 
 
 @ROUTES.post("/schedules/{schedule_id:path}/pause", needs=HumanAct.PAUSE_SCHEDULE, shows=ScheduleRecord)
-def pause(call: ApiCall, schedule_id: ScheduleId, body: Reasoned) -> ApiReply:
-    """Plan nothing more until it is resumed."""
+def pause(call: ApiCall, schedule_id: ScheduleId, body: Paused) -> ApiReply:
+    """Plan nothing more until it is resumed, or until the pause ends by itself."""
     return call.act(
-        lambda: call.ask.schedules.pause(schedule_id, reason=body.reason, expect=call.expect),
+        lambda: call.ask.schedules.pause(
+            schedule_id, reason=body.reason, until=body.until, duration=body.duration, expect=call.expect
+        ),
         lambda done: done,
         within=ScheduleRecord.of,
     )

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 PAGES = PageRoutes()
 _PAGE = 100
-_COLUMNS = ("id", "job", "when", "origin", "next_due_at", "paused_at", "paused_by", "pause_reason", "unserved_at")
+_PAUSE = ("paused_at", "paused_by", "pause_reason", "paused_until")
+_COLUMNS = ("id", "job", "when", "origin", "next_due_at", *_PAUSE, "unserved_at")
 
 
 @PAGES.get("/schedules", needs=HumanAct.LOOK)
@@ -56,7 +57,8 @@ def schedules_exported(visit: Visit) -> Response:
 def pause(visit: Visit) -> Response:
     """Plan nothing more until it is resumed."""
     found = _unchanged(visit, HumanAct.PAUSE_SCHEDULE)
-    visit.ask.schedules.pause(found.id, reason=reason_of(visit))
+    until, duration = pause_end_of(visit)
+    visit.ask.schedules.pause(found.id, reason=reason_of(visit), until=until, duration=duration)
     return _done(visit, found.id, "paused")
 
 
@@ -137,7 +139,13 @@ def drawn_mark(found: ScheduleRecord) -> str:
         spec = schedule_to_json(found.schedule)
     except FencepostError:
         spec = str(found.spec)
-    return f"{spec} {'paused' if found.paused_at else 'planned'}"
+    paused = f"paused until {found.paused_until}" if found.paused_until else "paused"
+    return f"{spec} {paused if found.paused_at else 'planned'}"
+
+
+def pause_end_of(visit: Visit) -> tuple[str | None, str | None]:
+    """Return the end of a pause as it was typed: a time, or a duration."""
+    return visit.text("until") or None, visit.text("for") or None
 
 
 def _done(visit: Visit, id_: str, did: str) -> Response:
