@@ -163,8 +163,8 @@ def triggered(url: str, job: str, rows: int) -> int:
     """Ask for a run as people do, and return its number."""
     command = [str(Path(sys.executable).parent / "fencepost"), "trigger", job, "-p", f"rows={rows}", "--json"]
     environment = {**os.environ, "FENCEPOST_URL": url}
-    told = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=True)
-    return int(json.loads(told.stdout)["run"])
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=True)
+    return int(json.loads(done.stdout)["run"])
 
 
 def fresh(url: str) -> None:

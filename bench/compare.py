@@ -204,12 +204,12 @@ def compared(name: str, sources: dict[str, Path], folder: Path, options: argpars
 
 def one_round(workload: Workload, sides: dict[str, Side], amount: float, number: int) -> dict[str, float]:
     """Let the sides alternate, and return the figure of each: all that it did over all the time it took."""
-    told: dict[str, list[float]] = {side: [] for side in SIDES}
+    rates: dict[str, list[float]] = {side: [] for side in SIDES}
     for turn in range(number, number + workload.turns):
         for side in SIDES if turn % 2 == 0 else reversed(SIDES):
-            told[side].append(sides[side].turn(amount))
+            rates[side].append(sides[side].turn(amount))
     mean = statistics.harmonic_mean if workload.is_count else statistics.fmean  # the same count, or the same time
-    return {side: mean(figures) for side, figures in told.items()}
+    return {side: mean(figures) for side, figures in rates.items()}
 
 
 @contextmanager

@@ -148,9 +148,9 @@ class Node:
         if self._process.poll() is None:
             self.resume()
             self._process.terminate()
-        _, told = self._process.communicate(timeout=60)
+        _, errors = self._process.communicate(timeout=60)
         if self._process.returncode:
-            raise RuntimeError(f"a node ended with status {self._process.returncode}:\n{told[-3000:]}")
+            raise RuntimeError(f"a node ended with status {self._process.returncode}:\n{errors[-3000:]}")
 
 
 @contextmanager

@@ -91,7 +91,7 @@ def _one_batch(kind: Any, place: Place, waiters: list[Any], ttl_s: float, *, bat
         assert "holder" in holder.ask("lock", name=name, ttl=ttl_s)
     for waiter, name in zip(waiters, names, strict=True):
         assert "held_by" in waiter.ask("lock", name=name, ttl=ttl_s)
-        waiter.tell("lock", name=name, ttl=ttl_s, wait=20 * ttl_s)
+        waiter.send("lock", name=name, ttl=ttl_s, wait=20 * ttl_s)
     threading.Event().wait(ttl_s)  # renewals come every ttl/3: the kill falls right after one, the worst moment
     times = []
     for holder, waiter in zip(holders, waiters, strict=True):

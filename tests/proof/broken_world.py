@@ -394,7 +394,7 @@ def a_finished_job_has_not_read_everything() -> Evidence:
     return bulk(input=[*BASE.notes["bulk"][0]["input"], "row-6"])
 
 
-@breaks("bulk once", "told of")
+@breaks("bulk once", "reported")
 def a_job_tells_of_one_partition_alone() -> Evidence:
     return bulk(totals=[counted(read=2, written=2)])
 

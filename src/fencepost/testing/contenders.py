@@ -22,7 +22,7 @@ from fencepost.testing.runtimes import StoppableRuntime
 class Contender(Protocol):
     """Takes locks on command."""
 
-    def tell(self, command: str, **arguments: Any) -> None:
+    def send(self, command: str, **arguments: Any) -> None:
         """Send a command without waiting for its answer."""
         ...
 
@@ -49,7 +49,7 @@ class ProcessContender:
         self._is_ready = False
         self._rest = b""
 
-    def tell(self, command: str, **arguments: Any) -> None:
+    def send(self, command: str, **arguments: Any) -> None:
         self._become_ready()
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"command": command, **arguments}).encode() + b"\n")
@@ -60,7 +60,7 @@ class ProcessContender:
         return answer
 
     def ask(self, command: str, **arguments: Any) -> Answer:
-        self.tell(command, **arguments)
+        self.send(command, **arguments)
         return self.hear()
 
     def kill(self) -> None:
@@ -111,7 +111,7 @@ class ThreadContender:
         self._answers: list[Answer] = []
         self._answered = threading.Semaphore(0)
 
-    def tell(self, command: str, **arguments: Any) -> None:
+    def send(self, command: str, **arguments: Any) -> None:
         threading.Thread(target=self._do, args=(command, arguments), daemon=True).start()
 
     def hear(self, deadline_s: float = 60.0) -> Answer:
@@ -120,7 +120,7 @@ class ThreadContender:
         return self._answers.pop(0)
 
     def ask(self, command: str, **arguments: Any) -> Answer:
-        self.tell(command, **arguments)
+        self.send(command, **arguments)
         return self.hear()
 
     def kill(self) -> None:

@@ -128,8 +128,8 @@ class Cast:
         self, name: str, *, ledger: str, locks: str, proxies: Mapping[str, Proxy], python: str = sys.executable
     ) -> None:
         """Prepare a contender, of the version that `python` has."""
-        told = {NAME: name, LEDGER: ledger, LOCKS_URL: locks, TTL: str(self._around.ttl_s)}
-        self._add(name, [python, "-m", CONTENDER], told, proxies, is_node=False)
+        variables = {NAME: name, LEDGER: ledger, LOCKS_URL: locks, TTL: str(self._around.ttl_s)}
+        self._add(name, [python, "-m", CONTENDER], variables, proxies, is_node=False)
 
     def start(self, actor: Actor) -> None:
         """Start it, for the first time or again."""
@@ -165,9 +165,15 @@ class Cast:
             process.wait(max(now + within_s - self._runtime.monotonic(), 0) + 5.0)
 
     def _add(
-        self, name: str, argv: Sequence[str], told: Mapping[str, str], proxies: Mapping[str, Proxy], *, is_node: bool
+        self,
+        name: str,
+        argv: Sequence[str],
+        variables: Mapping[str, str],
+        proxies: Mapping[str, Proxy],
+        *,
+        is_node: bool,
     ) -> None:
-        log, env = self._around.folder / f"{name}.log", dict(self._around.environment(told))
+        log, env = self._around.folder / f"{name}.log", dict(self._around.environment(variables))
         if argv[0] != sys.executable:
             env.pop("PYTHONPATH", None)  # it would lead to the version that we are
         self.actors[name] = Actor(name, is_node, argv, env, log, proxies)

@@ -74,9 +74,9 @@ def _requests(evidence: Evidence) -> Iterator[Violation]:
 
 def _endings(evidence: Evidence) -> Iterator[Violation]:
     ended = {(str(each.run_id), each.token): each.outcome for each in evidence.attempts if each.outcome is not None}
-    told = [call for call in calls(evidence.history, "finish") if call.name and call.token is not None]
-    may_have = {(call.name, call.token) for call in told if call.is_ok or call.is_unknown}
-    for call in told:
+    finishes = [call for call in calls(evidence.history, "finish") if call.name and call.token is not None]
+    may_have = {(call.name, call.token) for call in finishes if call.is_ok or call.is_unknown}
+    for call in finishes:
         outcome = call.detail.get("outcome", "")
         kept = ended.get((call.name, call.token or 0))
         is_same = kept is not None and kept == outcome != "lost"

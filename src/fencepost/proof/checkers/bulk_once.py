@@ -79,9 +79,9 @@ def _miscounted(bulk: Mapping[str, Any], landed: Counter[str]) -> Iterator[str]:
         yield f"counted {skipped} as skipped, and {len(bulk.get('skipped', ()))} are on record"
     if bulk.get("finished", True) and read != len(bulk["input"]):
         yield f"is finished, and counted {read} of {len(bulk['input'])} as read"
-    for told in bulk.get("totals", ()):
-        if any(told.get(name, 0) != counts.get(name, 0) for name in _COUNTED):
-            yield f"told of {_spelled(told)}, and its chunks have counted {_spelled(counts)}"
+    for reported in bulk.get("totals", ()):
+        if any(reported.get(name, 0) != counts.get(name, 0) for name in _COUNTED):
+            yield f"reported {_spelled(reported)}, and its chunks have counted {_spelled(counts)}"
 
 
 def _spelled(counts: Mapping[str, int]) -> str:

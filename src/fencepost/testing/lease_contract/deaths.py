@@ -18,7 +18,7 @@ class Deaths(Stand):
         holder, waiter = contend(), contend()
         old = holder.ask("lock", name=name, ttl=self.ttl_s)
         assert waiter.ask("lock", name=name, ttl=self.ttl_s)["held_by"] == old["holder"]
-        waiter.tell("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
+        waiter.send("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
         with Stopwatch() as took:
             holder.kill()
             new = waiter.hear()
@@ -28,7 +28,7 @@ class Deaths(Stand):
     def test_stopped_holder_is_replaced_and_told_when_it_wakes(self, contend: Contend, name: str) -> None:
         holder, waiter = contend(), contend()
         old = holder.ask("lock", name=name, ttl=self.ttl_s)
-        waiter.tell("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
+        waiter.send("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
         holder.stop()
         new = waiter.hear()
         assert new["token"] > old["token"]
@@ -56,7 +56,7 @@ class Deaths(Stand):
         second = behind.ask("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
         assert second["token"] > first["token"]
         assert ahead.ask("lock", name=name, ttl=self.ttl_s)["held_by"] == second["holder"]
-        right.tell("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
+        right.send("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
         with Stopwatch() as took:
             behind.kill()
             third = right.hear()
@@ -67,14 +67,14 @@ class Deaths(Stand):
         with server.fault() as fault:
             locks = connect(fault.store)
             lease = locks.lock(name, ttl=self.ttl_s).acquire()
-            told = RUNTIME.event()
+            lost = RUNTIME.event()
             told_at: list[float] = []
             lease.on_lost(lambda _: told_at.append(RUNTIME.monotonic()))
-            lease.on_lost(lambda _: told.set())
+            lease.on_lost(lambda _: lost.set())
             fault.hang()
             hung_at = RUNTIME.monotonic()
             with Stopwatch() as took:
-                assert told.wait(10 * self.ttl_s), "the holder was not told of the loss"
+                assert lost.wait(10 * self.ttl_s), "the loss was not reported to the holder"
             assert took.awake_s <= self.ttl_s + self.slack_s / 4
             assert lease.lost
             assert told_at[0] >= lease.trusted_until
@@ -95,8 +95,8 @@ class Deaths(Stand):
             locks.close()
 
     def test_forked_child_has_lost_the_lease_and_reconnects(self, contend: Contend, name: str) -> None:
-        told = contend().ask("fork", name=name, ttl=4 * self.ttl_s)
-        assert told.get("inherited_is_lost") is True, told
-        assert told["own_token"] > 0
-        assert told["child"] != told["parent"]
-        assert told["parent_holds"] is True
+        answer = contend().ask("fork", name=name, ttl=4 * self.ttl_s)
+        assert answer.get("inherited_is_lost") is True, answer
+        assert answer["own_token"] > 0
+        assert answer["child"] != answer["parent"]
+        assert answer["parent_holds"] is True

@@ -19,7 +19,7 @@ class Exclusion(Stand):
         counter.write_text("")
         racers = [contend() for _ in range(RACERS)]
         for racer in racers:
-            racer.tell("race", name=name, counter=str(counter), rounds=self.rounds_per_racer, ttl=10 * self.ttl_s)
+            racer.send("race", name=name, counter=str(counter), rounds=self.rounds_per_racer, ttl=10 * self.ttl_s)
         answers = [racer.hear(deadline_s=100) for racer in racers]
         written = [int(token) for token in counter.read_text().split()]
         assert len(written) == RACERS * self.rounds_per_racer, "an update was lost: two were inside at once"

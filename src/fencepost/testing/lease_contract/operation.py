@@ -22,7 +22,7 @@ class Operation(Stand):
         lease = one.lock(name, ttl=10 * self.ttl_s).acquire()
         waiter = contend()
         assert "held_by" in waiter.ask("lock", name=name, ttl=self.ttl_s)
-        waiter.tell("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
+        waiter.send("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
         with pytest.raises(AssertionError, match="did not answer"):
             waiter.hear(deadline_s=0.3)
         with Stopwatch() as took:
@@ -67,14 +67,14 @@ class Operation(Stand):
     def test_revoked_holder_is_told(self, connect: Connect, name: str) -> None:
         holder, operator = connect(), connect()
         lease = holder.lock(name, ttl=self.ttl_s).acquire()
-        told = RUNTIME.event()
-        lease.on_lost(lambda _: told.set())
+        lost = RUNTIME.event()
+        lease.on_lost(lambda _: lost.set())
         revoked = operator.revoke(name)
         assert revoked is not None
         assert revoked.grant_id == lease.grant_id
         with Stopwatch() as took:
-            assert told.wait(10 * self.ttl_s), "the holder was not told"
-        assert took.awake_s <= 2 * self.ttl_s, "the holder was not told within two ttls"
+            assert lost.wait(10 * self.ttl_s), "the loss was not reported to the holder"
+        assert took.awake_s <= 2 * self.ttl_s, "the loss was not reported within two ttls"
         assert lease.lost
         assert operator.revoke(name) is None
         with operator.lock(name, ttl=self.ttl_s) as next_lease:

@@ -1,8 +1,8 @@
 """Bulk work in simulated clusters: a job in chunks and partitions, and what must have become of its input.
 
 What it does is known beforehand, item by item, from the seed only: which keys there are, which of them are left out,
-which cannot be processed, which the database refuses. `told` holds that against what is in the tables in the end, for
-the checker of bulk work; it uses nothing of the code that did the work.
+which cannot be processed, which the database refuses. `bulk_evidence` compares that with the final contents of the
+tables, for the checker of bulk work. It uses none of the code that did the work.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def resource_of(batch: str, window_us: int | None) -> str:
 # -- what became of it -------------------------------------------------------------------------------------------------
 
 
-def told(
+def bulk_evidence(
     work: BulkWork, ledger: sqlite3.Connection, target: sqlite3.Connection, *, quiet_us: int
 ) -> list[dict[str, Any]]:
     """Return what the checker of bulk work needs, for each instance.

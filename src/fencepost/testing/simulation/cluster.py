@@ -84,7 +84,7 @@ class Cluster:
         self.history = History()
         self.weather = Weather()
         self.events: Counter[str] = Counter()
-        self.told: list[tuple[float, str, Event]] = []
+        self.emitted: list[tuple[float, str, Event]] = []
         self.server = SimulatedServer(hub, file, self.weather, latency_s=plan.latency_s, timeout_s=plan.ttl_s / 3)
         self.elsewhere = self._server_elsewhere()
         self.store_clock = Clock(hub)
@@ -319,9 +319,9 @@ class Cluster:
         finally:
             server.is_instant = False
 
-    def _emit(self, process: Process, told: Event) -> None:
-        self.events[str(told.what)] += 1
-        self.told.append((self.hub.now, process.name, told))
+    def _emit(self, process: Process, event: Event) -> None:
+        self.events[str(event.what)] += 1
+        self.emitted.append((self.hub.now, process.name, event))
 
 
 def wake(place: NodePlace) -> None:

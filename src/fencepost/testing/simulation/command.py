@@ -121,12 +121,12 @@ def _cut(seeds: range, size: int) -> list[range]:
     return [seeds[start : start + size] for start in range(0, len(seeds), size)]
 
 
-def _stint(tell: Connection, seeds: range, kinds: frozenset[str] | None) -> None:
+def _stint(results: Connection, seeds: range, kinds: frozenset[str] | None) -> None:
     """Simulate some seeds in this process, and send the results chunk by chunk."""
     Finalize(None, remove_files, exitpriority=10)  # such a process does not run `atexit` handlers
     for chunk in _cut(seeds, _CHUNK):
-        tell.send(_chunk(chunk, kinds))
-    tell.close()
+        results.send(_chunk(chunk, kinds))
+    results.close()
 
 
 def _be_quiet() -> None:

@@ -355,8 +355,8 @@ class SimDialect(SqliteDialect):
             compiled = _COMPILED[shape.key] = statement.compile(dialect=self.words, cache_key=shape)
         values = compiled.construct_params(extracted_parameters=shape.bindparams, _check=False)
         if "[POSTCOMPILE_" in compiled.string:  # a list, as long as it happens to be
-            told = compiled.construct_expanded_state(values)
-            return told.statement, tuple(told.positional_parameters)
+            expanded = compiled.construct_expanded_state(values)
+            return expanded.statement, tuple(expanded.positional_parameters)
         return compiled.string, tuple(values[name] for name in compiled.positiontup or ())
 
     def evidence(self, cursor: Any) -> dict[str, str]:

@@ -101,7 +101,7 @@ class SimFile:
         return f"sqlite:///{self.path}"
 
     @contextmanager
-    def lend(self) -> Iterator[sqlite3.Connection]:
+    def connected(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection for reading."""
         connection = self.take()
         try:

@@ -85,24 +85,26 @@ class Operators:
             act(found[min(number, len(found) - 1)].id, by=_BY)
 
     def _ask(self, job: str, key: str, params: dict[str, Any]) -> None:
-        told, hub = self._cluster.history, self._hub
+        history, hub = self._cluster.history, self._hub
         payload = f"{job} {sorted(params.items())}"
         for _ in range(20):
-            call = told.invoke(hub.now, "request", "operator", name=key, detail={"payload": payload})
+            call = history.invoke(hub.now, "request", "operator", name=key, detail={"payload": payload})
             try:
                 made = self._operations.enqueue(job, params, key=key)
             except DuplicateRequest:
-                told.end(call, hub.now, EntryKind.REFUSED, "request", "operator", name=key, detail={"why": "payload"})
+                history.end(
+                    call, hub.now, EntryKind.REFUSED, "request", "operator", name=key, detail={"why": "payload"}
+                )
                 return
             except LedgerUnavailable:
-                told.end(call, hub.now, EntryKind.UNKNOWN, "request", "operator", name=key)
+                history.end(call, hub.now, EntryKind.UNKNOWN, "request", "operator", name=key)
                 hub.wait(0.3)
                 continue
             except FencepostError:
-                told.end(call, hub.now, EntryKind.REFUSED, "request", "operator", name=key)
+                history.end(call, hub.now, EntryKind.REFUSED, "request", "operator", name=key)
                 hub.wait(0.3)
                 continue
-            told.end(call, hub.now, EntryKind.OK, "request", "operator", name=key, detail={"run": made.run_id})
+            history.end(call, hub.now, EntryKind.OK, "request", "operator", name=key, detail={"run": made.run_id})
             return
 
     def _at(self, at: float, act: Callable[[], None]) -> None:

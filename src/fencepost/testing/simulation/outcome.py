@@ -28,7 +28,7 @@ class SeedOutcome:
     evidence: Evidence
     plan: Scenario
     counts: Counter[str] = field(default_factory=Counter)
-    told: tuple[tuple[float, str, Event], ...] = ()  # the events of nodes, and when they came
+    emitted: tuple[tuple[float, str, Event], ...] = ()  # the events of nodes, and when they came
 
 
 @contextmanager

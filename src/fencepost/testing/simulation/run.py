@@ -13,7 +13,7 @@ from fencepost.proof.checkers import check_all
 from fencepost.proof.evidence import Due, Effect, Evidence, JobRules, Timing, Transition, Violation
 from fencepost.proof.oracle import dues, every_us
 from fencepost.proof.reading import read_ledger
-from fencepost.testing.simulation.bulk import load_rules, told
+from fencepost.testing.simulation.bulk import bulk_evidence, load_rules
 from fencepost.testing.simulation.cluster import Cluster
 from fencepost.testing.simulation.faults import Faults
 from fencepost.testing.simulation.jobs import EVERY_S, job_rules
@@ -63,7 +63,7 @@ def simulate(
         evidence=evidence,
         plan=plan,
         counts=_counts(cluster, evidence),
-        told=tuple(cluster.told),
+        emitted=tuple(cluster.emitted),
     )
 
 
@@ -155,7 +155,7 @@ def _bulk(
     cluster: Cluster, quiet_from: float, ledger: sqlite3.Connection, target: sqlite3.Connection
 ) -> list[dict[str, Any]]:
     quiet_us = EPOCH_US + cluster.store_clock.off_us + round(quiet_from * 1_000_000)
-    return [] if cluster.plan.bulk is None else told(cluster.plan.bulk, ledger, target, quiet_us=quiet_us)
+    return [] if cluster.plan.bulk is None else bulk_evidence(cluster.plan.bulk, ledger, target, quiet_us=quiet_us)
 
 
 def _effects(connection: sqlite3.Connection) -> Iterator[Effect]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fencepost.core.events import Event
 from fencepost.proof.history import Entry, EntryKind
 from fencepost.testing.simulation.outcome import SeedOutcome
 
@@ -15,13 +16,14 @@ def timeline(outcome: SeedOutcome) -> Iterator[str]:
     yield str(outcome.plan)
     entries = outcome.evidence.history.entries
     lines = [(entry.at, _spelled(entry)) for entry in entries if not _is_dull(entry)]
-    lines += [
-        (at, f"{process} tells: {told.what} {told.job or ''} {told.run_id or ''} {told.lock or ''} {told.reason or ''}")
-        for at, process, told in outcome.told
-        if str(told.what) not in _DULL
-    ]
+    lines += [(at, _emitted(process, event)) for at, process, event in outcome.emitted if str(event.what) not in _DULL]
     for at, line in sorted(lines, key=lambda line: line[0]):
         yield f"{at:9.4f}  {line}"
+
+
+def _emitted(process: str, event: Event) -> str:
+    about = (event.what, event.job, event.run_id, event.lock, event.reason)
+    return f"{process} emits: " + " ".join(str(each or "") for each in about)
 
 
 def _is_dull(entry: Entry) -> bool:

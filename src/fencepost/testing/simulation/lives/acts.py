@@ -163,7 +163,7 @@ class Happenings:
         """Note which runs a process is killed with, as the ledger has it."""
         number = self._world.ledger_number(place.slot)
         name = "" if place.process is None else place.process.name
-        with self._world.ledgers[number].file.lend() as connection:
+        with self._world.ledgers[number].file.connected() as connection:
             self.hits[number].update(row[0] for row in connection.execute(_RUNNING, (name,)))
 
     def _deploy(self, act: SimulatedFault) -> None:
@@ -221,7 +221,7 @@ class Happenings:
         while server.is_busy:
             self._hub.wait(0.01)
         with (
-            server.file.lend() as connection,
+            server.file.connected() as connection,
             suppress(sqlite3.OperationalError),
         ):  # a sleeping process may have it locked
             connection.execute(_COUNT_BACK, (round(act.amount),))
@@ -299,6 +299,6 @@ class Happenings:
 
     def _is_seen_to(self, number: int, run: RunRow) -> bool:
         """Whether the work of a run is done or under way."""
-        with self._world.ledgers[number].file.lend() as connection:
+        with self._world.ledgers[number].file.connected() as connection:
             asked = (run.job, run.params, run.schedule, run.due_at)
             return connection.execute(_SAME, asked).fetchone() is not None

@@ -60,7 +60,7 @@ def live(
         evidence=evidence[0],
         plan=plan,
         counts=counts,
-        told=tuple(world.told),
+        emitted=tuple(world.emitted),
     )
 
 

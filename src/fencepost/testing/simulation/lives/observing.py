@@ -53,7 +53,7 @@ class Observer:
         """Record what has waited for ten minutes although no living node could run it, on a ledger that has nodes."""
         now_us = self._world.now_us()
         for number in range(len(self._world.ledgers)):
-            with self._world.ledgers[number].file.lend() as connection:
+            with self._world.ledgers[number].file.connected() as connection:
                 queued = connection.execute(_QUEUED, (now_us - _STRANDED_US,)).fetchall()
                 names = {row[0] for row in connection.execute(_LIVING)}
             self._bury(number, names)
@@ -96,7 +96,7 @@ class Observer:
     def read(self) -> None:
         """Read everything, while the files are as they were left."""
         for number in range(len(self._world.ledgers)):
-            with self._world.ledgers[number].file.lend() as connection:
+            with self._world.ledgers[number].file.connected() as connection:
                 self._evidence.append(_read(connection))
         file = self._world.elsewhere.file  # type: ignore[union-attr]
         connection = file.take()
@@ -171,8 +171,8 @@ class Observer:
     def _unwarned(self, number: int) -> Iterator[dict[str, Any]]:
         for each in self.stranded[number].values():
             base = each["job"].removesuffix("/part")
-            told = (event for _, _, event in self._world.told if event.what is What.JOB_WITHOUT_NODE)
-            yield {**each, "warned": any(event.job == base for event in told)}
+            warnings = (event for _, _, event in self._world.emitted if event.what is What.JOB_WITHOUT_NODE)
+            yield {**each, "warned": any(event.job == base for event in warnings)}
 
     def _specs(self, number: int) -> dict[str, list[tuple[int, int | None, LifeJob]]]:
         """Return, for each scheduled job, in which stretches it was declared how."""

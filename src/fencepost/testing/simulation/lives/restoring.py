@@ -60,14 +60,14 @@ class Restoring:
     def dump(self, number: int) -> None:
         """Copy a ledger."""
         copy = sqlite3.connect(":memory:")
-        with self._server(number).file.lend() as connection:
+        with self._server(number).file.connected() as connection:
             connection.backup(copy)
         self._dumps[number] = Dump(copy, self._world.now_us())
 
     def put_back(self, number: int) -> bool:
         """Put the dump in place of the ledger; False if somebody who sleeps has it locked."""
         dump, server = self._dumps.pop(number), self._server(number)
-        with closing(dump.file), server.file.lend() as connection:
+        with closing(dump.file), server.file.connected() as connection:
             before = {row[0] for row in connection.execute(_TOKENS)}
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -87,15 +87,15 @@ class Restoring:
         before = self._done(number)
         self._world.hub.wait(_HELD_S)
         if (after := self._done(number)) != before:
-            told = f"ledger {number} was restored, nobody had decided, and runs, attempts, planning went on"
-            self.seen.violations.append(Violation(NAME, told, f"{before} became {after}"))
+            words = f"ledger {number} was restored, nobody had decided, and runs, attempts, planning went on"
+            self.seen.violations.append(Violation(NAME, words, f"{before} became {after}"))
         accept(self._world.connections[number], by="ann", reason="restored", runs=Pending.CANCEL)
         until_us = self._world.now_us()
         first, _ = self.seen.stretches[number][-1]
         self.seen.stretches[number][-1] = (first, until_us)
 
     def _done(self, number: int) -> tuple[int, ...]:
-        with self._server(number).file.lend() as connection:
+        with self._server(number).file.connected() as connection:
             found: tuple[int, ...] = connection.execute(_DONE).fetchone()
             return found
 
