@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 LOGIN_LASTS_S = 12 * 3600.0  # a working day: then the password is asked for again
 LOGIN_IDLE_S = 2 * 3600.0  # an abandoned browser
-LONGEST_TOKEN_S = 366 * 24 * 3600.0
+LONGEST_TOKEN_S = 366 * 24 * 3600.0  # a token that nobody renews for a year is one that nobody remembers
 TOKEN_MARK = "fp_"  # noqa: S105 - so that scanners of repositories recognize a token that was committed
 _NAME = re.compile(r"[\w.@+\-]{1,100}")
 _PRINCIPALS = ("user:", "token:", "proxy:", "host:")

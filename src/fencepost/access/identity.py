@@ -24,8 +24,8 @@ from fencepost.core.rights import Caller, Role, Scope, permissions_of
 from fencepost.ledger import accounts, jobs
 from fencepost.ledger.ledger import Ledger
 
-TRUSTED_S = 1.0
-_MOST_KEPT = 1000
+TRUSTED_S = 1.0  # how late a revocation may take effect; spares the ledger a question per request
+_MOST_KEPT = 1000  # bounds memory; a team has tens of callers
 LOGIN, LINK, API_TOKEN, PROXY, HOST = "login", "link", "api token", "proxy header", "host"
 
 

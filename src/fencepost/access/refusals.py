@@ -25,11 +25,11 @@ from fencepost.ledger.ledger import Ledger
 
 MOST_ENTRIES = 10  # a minute and principal; a person who tries the wrong buttons has fewer, a program soon more
 MOST_COUNTED = 100  # accounts and addresses in one write; the rest of them are one number
-WRITE_EVERY_S = 1.0
+WRITE_EVERY_S = 1.0  # so that refusals before authentication cannot load the ledger
 REFUSED = "refused"
 LOG_IN, LOG_OUT = "log in", "log out"
 _MINUTE_S = 60.0
-_LONGEST = 200
+_LONGEST = 200  # names come from callers without rights: keep the entry small
 
 
 class Unknown(NamedTuple):

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 from fencepost.core.runtime import Runtime
 
-FREE_FOR_ACCOUNT = 5
+FREE_FOR_ACCOUNT = 5  # a person mistypes two or three times
 FREE_FOR_ADDRESS = 20  # more: an office has one address
-FIRST_WAIT_S = 30.0
-LONGEST_WAIT_S = 15 * 60.0
-FORGOTTEN_AFTER_S = 3600.0
-MOST_KNOWN = 10_000
+FIRST_WAIT_S = 30.0  # doubled with each further one: a thousand guesses take ten days
+LONGEST_WAIT_S = 15 * 60.0  # an attacker must not lock a person out for longer
+FORGOTTEN_AFTER_S = 3600.0  # mistakes of another day say nothing
+MOST_KNOWN = 10_000  # bounds memory, whatever names are tried
 
 
 @dataclass(slots=True)

@@ -39,9 +39,9 @@ from fencepost.sql.full_server import is_busy_file, is_full
 if TYPE_CHECKING:
     from fencepost.app.application import App
 
-_FEWEST_SLOTS = 10
+_FEWEST_SLOTS = 10  # jobs on threads mostly wait for databases and networks
 _FREE_WITHIN_S = 300.0  # a server that is full, or a file that is busy, for longer needs an operator
-_ASK_AGAIN_S = 1.0
+_ASK_AGAIN_S = 1.0  # a full server frees connections in seconds; spread, so that nodes do not ask together
 _WHEN_IT_ANSWERS = "this node starts when it answers"
 
 

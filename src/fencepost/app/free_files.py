@@ -25,8 +25,8 @@ from fencepost.sql.troubles import SLOW, trouble_of
 if TYPE_CHECKING:
     from fencepost.app.application import App
 
-_ONE_ATTEMPT_S = 0.2
-_BETWEEN_S = 0.05
+_ONE_ATTEMPT_S = 0.2  # short, so that a signal is noticed between attempts
+_BETWEEN_S = 0.05  # long enough for the holder to write, short enough not to be felt
 
 
 class FreeFiles:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
     from fencepost.ledger.recording import Enqueued
 
-_PAGE = 200
+_PAGE = 200  # letters that are kept in memory at once, each with its item
 
 
 class LetterDatabase(NamedTuple):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fencepost.app.application import App
     from fencepost.app.composing import Composed
 
-_AT_EXIT_S = 1.0
+_AT_EXIT_S = 1.0  # the interpreter is ending: what has not ended by then is left to other nodes
 
 
 class Lifecycle:

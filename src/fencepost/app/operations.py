@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from fencepost.app.letters import Letters
     from fencepost.app.restored import RestoredLedger
 
-_BATCH = 500
+_BATCH = 500  # runs per transaction: claims of nodes wait for no more than that
 
 
 class Operations(Looking):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fencepost.core.rights import Scope
     from fencepost.ledger.ledger import Ledger
 
-_LATE_US = 5_000_000
+_LATE_US = 5_000_000  # a node claims within a poll of a second or two; after that, something is missing
 
 
 def why_it_waits(ledger: Ledger, row: RunRow, scope: Scope) -> str | None:

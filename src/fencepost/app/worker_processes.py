@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fencepost.core import runtime
     from fencepost.engine.runners.runner import Runner
 
-_FEWEST_WORKERS = 4
+_FEWEST_WORKERS = 4  # so that one long run does not hold up the rest on a small machine
 _OURS = "fencepost"
 _SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child that multiprocessing has spawned
 _HELP = (

@@ -11,7 +11,7 @@ and dead nodes are noticed. `wake_at` is in the past only if `is_due` or `wants_
 
 from __future__ import annotations
 
-_FIRST_RECHECK_S = 0.05
+_FIRST_RECHECK_S = 0.05  # another node's transaction is about to commit; doubled up to a poll
 _NEVER = float("inf")
 
 

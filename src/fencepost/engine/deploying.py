@@ -11,7 +11,7 @@ from fencepost.engine.node_state import NodeState
 from fencepost.ledger.declared import Declarations, apply
 
 _EVERY_S = 60.0  # two programs that started at the same moment may have overwritten each other
-_SOON_S = 2.0
+_SOON_S = 2.0  # another deploy has just left: apply ours before its schedules are due again
 
 
 class Deploying(LedgerStep):

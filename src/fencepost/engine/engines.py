@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
     from fencepost.ledger.urls import LedgerUrl
 
-_MOST_CONNECTIONS = 100
+_MOST_CONNECTIONS = 100  # more than jobs of one process can use; slots bound it in practice
 
 
 def engine_of(ledger: Ledger) -> Engine:

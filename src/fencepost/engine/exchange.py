@@ -43,12 +43,12 @@ from fencepost.ledger.finishing import finish
 from fencepost.ledger.looking import cancels, look
 from fencepost.ledger.misfiring import settle_late
 
-_LARGEST_BATCH = 500
+_LARGEST_BATCH = 500  # larger ones gain nothing in `bench/throughput.py` and hold their locks longer
 # While a runner has this many claims, fewer free slots than `_FEW_SLOTS` do not yet justify another transaction.
 _MANY_CLAIMS = 64
 _FEW_SLOTS = 32
-_RECONCILE_EVERY_S = 60.0
-_RECONCILE_AGAIN_S = 10.0
+_RECONCILE_EVERY_S = 60.0  # a net under what answers that were lost leave behind; costs one statement
+_RECONCILE_AGAIN_S = 10.0  # something was unclear: look again before a minute is over
 _QUEUED = str(RunState.QUEUED)
 _LOST = str(How.LOST)
 

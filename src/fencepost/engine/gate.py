@@ -26,8 +26,8 @@ from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
 from fencepost.ledger.claiming import WantedKey
 
-_REFUSED_FOR_S = 1.0
-_UNUSABLE_FOR_S = 60.0
+_REFUSED_FOR_S = 1.0  # who holds the lease is usually at work for longer; asking more often loads the store
+_UNUSABLE_FOR_S = 60.0  # a name that the store cannot take stays so until somebody changes the code
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 
 

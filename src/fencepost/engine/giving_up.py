@@ -20,7 +20,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.nodes import died
 from fencepost.ledger.reaping import reap
 
-_BATCH = 200
+_BATCH = 200  # runs per transaction, each with its attempt, key and successor
 _UNFINISHED = """
 SELECT DISTINCT r.node FROM {run} r JOIN {node} n ON n.id = r.node
 WHERE r.state = 'running' AND (n.dead_at IS NOT NULL OR n.left_at IS NOT NULL)

@@ -17,11 +17,11 @@ from fencepost.engine.loop_step import LedgerStep
 from fencepost.engine.node_state import NodeState
 from fencepost.ledger.lateness import Late, note_late, note_late_ends
 
-_SELDOM_S = 30.0
-_OFTEN_S = 1.0
+_SELDOM_S = 30.0  # an SLA of hours need not be checked more often
+_OFTEN_S = 1.0  # half of an SLA, but no more than one look a second
 _LONG_S = 10.0  # the connection is not kept open during pauses of this length or more
-_BATCH = 500
-_MOST_REMEMBERED = 10_000
+_BATCH = 500  # runs per statement
+_MOST_REMEMBERED = 10_000  # bounds memory while the ledger does not answer; the rest is found by looking
 _SLACK_US = 1_000_000  # the ledger's clock and the node's measurement differ a little; the ledger decides
 
 

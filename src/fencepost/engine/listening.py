@@ -9,7 +9,7 @@ from fencepost.engine.loop_step import LoopStep
 from fencepost.engine.node_state import NodeState
 from fencepost.ledger.waking import listener
 
-_ROUND_S = 1.0
+_ROUND_S = 1.0  # how long stopping may wait for this loop
 
 
 class Listening(LoopStep):

@@ -18,7 +18,7 @@ from fencepost.engine.jobs import Jobs
 from fencepost.errors import InvalidApp
 
 _DEFAULT_NAME = "app"
-_LONGEST_CAUSE = 500
+_LONGEST_CAUSE = 500  # one line of a log
 _HERE = f"{Path(__file__).parents[1]}{os.sep}"
 
 

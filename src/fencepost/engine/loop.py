@@ -19,8 +19,8 @@ Step = Callable[[float], float]
 
 # Waits use a clock that stops while the machine is suspended, so they are short and the monotonic clock is read again.
 _LONGEST_WAIT_S = 1.0
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 2.0
+_FIRST_PAUSE_S = 0.1  # most troubles of a ledger are over at once
+_LONGEST_PAUSE_S = 2.0  # so that work continues within two seconds after an outage
 
 
 class Loop:

@@ -24,6 +24,7 @@ from fencepost.engine.runners.runner import Runner
 from fencepost.ledger.adopting import Key, adopt
 from fencepost.ledger.connection import LedgerConnection
 
+# More than the grace and the kill of every default; a thread that hangs longer cannot be stopped at all.
 _STOPPED_WITHIN_S = 15.0
 
 

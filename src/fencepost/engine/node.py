@@ -26,8 +26,8 @@ from fencepost.engine.troubles import Troubles
 from fencepost.errors import FencepostError, LedgerHeld
 
 LEADER = "fencepost/leader"
-_WHILE_HELD_S = 1.0
-_LOOP_ENDS_WITHIN_S = 5.0
+_WHILE_HELD_S = 1.0  # how soon work continues after an operator has accepted the ledger
+_LOOP_ENDS_WITHIN_S = 5.0  # a call to the ledger ends within its own limit before that
 _FAILING_GRACE_S = 5.0  # of a node that lost a loop: there may be no loop to finish runs or to renew the session
 
 

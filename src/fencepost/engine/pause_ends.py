@@ -11,7 +11,7 @@ from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.schedules import end_pauses
 
-_EVERY_S = 60.0
+_EVERY_S = 60.0  # for entries of the journal that commit late, and for ends that other nodes changed
 _SHORTEST_S = 1.0  # a journal that grows all the time must not cost more
 
 

@@ -11,7 +11,7 @@ from fencepost.engine.loop_step import LoopStep
 from fencepost.engine.node_state import NodeState
 from fencepost.ledger.nodes import note_pause
 
-_EVERY_S = 0.5
+_EVERY_S = 0.5  # short against every trust margin, and no measurable load
 _WORTH_REPORTING_S = 0.5  # a busy machine delays a step by tenths of a second
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from fencepost.engine.node_state import NodeState
 
-_LONGEST_S = 2.0
+_LONGEST_S = 2.0  # if planning does not answer, claims must not wait for it any longer
 
 
 class PlannedFirst:

@@ -28,9 +28,9 @@ from fencepost.ledger.planning import plan
 from fencepost.ledger.run_rows import HORIZON_US
 
 _HORIZON_S = HORIZON_US / 1_000_000
-_BATCH = 500
-_SHORTEST_REST_S = 10.0
-_WHILE_CLOSED_S = 2.0
+_BATCH = 500  # schedules per transaction; `bench/ticks.py` plans a thousand in two
+_SHORTEST_REST_S = 10.0  # a look finds what is due; this is for looks that were lost
+_WHILE_CLOSED_S = 2.0  # a leap of the clock needs a person, or a few seconds
 _RECHECK_S = 1.0  # half the horizon: a due time that an unplannable schedule hides is still planned in time
 _AT_ONCE = 0  # the next due time is unknown, so plan at once
 

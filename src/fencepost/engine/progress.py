@@ -13,8 +13,8 @@ from fencepost.core.texts import beginning
 from fencepost.engine.context import RunContext
 from fencepost.errors import FencepostError
 
-EVERY_S = 0.5
-LONGEST_NOTE = 500
+EVERY_S = 0.5  # people do not read faster, and the ledger need not write more often
+LONGEST_NOTE = 500  # a sentence
 
 
 class RunProgress:

@@ -10,10 +10,10 @@ from fencepost.engine.node_state import NodeState
 from fencepost.ledger.log_chunks import remove_orphans
 from fencepost.ledger.pruning import prune
 
-_EVERY_S = 600.0
-_BATCH = 500
+_EVERY_S = 600.0  # retention counts in days; spread at random, so that nodes take turns
+_BATCH = 500  # rows per transaction: short locks, and little work for replicas at once
 _SWEEP_EVERY_S = 86400.0  # for logs without a run, which are rare
-_SWEEP_PAUSE_S = 1.0
+_SWEEP_PAUSE_S = 1.0  # lets claims and finishes pass between two batches
 
 
 class Pruner(LedgerStep):

@@ -24,8 +24,8 @@ from fencepost.engine.node_state import NodeState
 from fencepost.ledger.nodes import NodeRow, living_nodes
 from fencepost.ledger.promoting import promote_stranded
 
-_MANY_STEPS = 20
-_SOON_S = 0.05
+_MANY_STEPS = 20  # the list of nodes is read anew in case a hint was lost
+_SOON_S = 0.05  # a session ends in a moment: do not spin until then
 
 
 class Reaper(LedgerStep):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.runners.runner import Runner
 
-HOLD_OFF_S = 0.02
+HOLD_OFF_S = 0.02  # a claim that comes this much later takes more runs at once
 # Runners notify the exchange of outcomes, but not of room that new workers or new trust make. So it polls for room.
 ASK_FOR_ROOM_S = 0.1
 

@@ -26,7 +26,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.standing import LedgerStanding, advance, beat, hold, note_evidence, standing
 
 _EVERY_S = 10.0  # seldom: an idle node costs less than a statement a second
-_EVERY_HELD_S = 2.0
+_EVERY_HELD_S = 2.0  # how soon work continues after an operator has accepted the ledger
 _WATCHED = 20  # the schedules that this node planned last: if these are in the ledger, so are the earlier ones
 
 

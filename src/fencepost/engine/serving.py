@@ -17,9 +17,9 @@ from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.parking import park, unpark
 from fencepost.ledger.serving import NOTED_AT_ONCE, Served, UnservedJob, bring_back, note_missed, served
 
-_PARK_EVERY_S = 300.0
-_SOON_S = 0.5
-_ONCE_MORE_S = 3.0
+_PARK_EVERY_S = 300.0  # runs that nobody can take harm nothing for minutes
+_SOON_S = 0.5  # there is more to do, but claims go first
+_ONCE_MORE_S = 3.0  # a node that joins or leaves at this moment has committed by then
 _EVERY_S = 60.0  # a node may join while another one sets its schedules aside; they stay aside no longer than this
 
 

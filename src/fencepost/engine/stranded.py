@@ -12,9 +12,9 @@ from fencepost.core.runtime import Runtime
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.promoting import promote_stranded
 
-_EVERY_S = 1.0
+_EVERY_S = 1.0  # how late the next run of a key may begin if its promotion was lost
 _LONGEST_S = 60.0  # the reaper looks in any case, about once a minute
-_SHARE = 100
+_SHARE = 100  # looking takes at most a hundredth of the time, whatever the ledger's size
 
 
 class Stranded:

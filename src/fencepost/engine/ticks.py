@@ -12,8 +12,8 @@ from fencepost.errors import ConfigurationError
 from fencepost.ledger.planning import Left, SchedulePlan, ScheduleRow
 from fencepost.ledger.serving import queue_of
 
-_UNREADABLE_FOR_US = 60_000_000
-_LARGEST_BATCH = 1000
+_UNREADABLE_FOR_US = 60_000_000  # newer code or zones come with a restart; one warning a minute is enough
+_LARGEST_BATCH = 1000  # due times of one schedule per transaction; the rest follows at once
 
 
 @dataclass(frozen=True, slots=True)

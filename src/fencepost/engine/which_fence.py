@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fencepost.fence.sources.source import Source
     from fencepost.ledger.ledger import Ledger
 
-_MOST_REMEMBERED = 1000
+_MOST_REMEMBERED = 1000  # bounds memory; a forgotten name is asked for again
 
 
 def run_row(attempt: Attempt, ledger: Ledger) -> FencedRun:

@@ -23,8 +23,8 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.schedule_rows import StoredSchedule, every_row
 from fencepost.ledger.serving import last_served_us, served_now
 
-_LOOK_BACK = 200
-_MOST_NODES = 1000
+_LOOK_BACK = 200  # the run that held the key is among the latest of that key
+_MOST_NODES = 1000  # a name that is not found among these is shown as its id
 _MOST_SCHEDULES = 100  # of one job; if it has more, use the id of a schedule instead
 
 

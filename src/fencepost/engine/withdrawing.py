@@ -12,7 +12,7 @@ from fencepost.engine.node_state import NodeState
 from fencepost.errors import FencepostError
 from fencepost.ledger.nodes import serve
 
-_ASK_AGAIN_S = 1.0
+_ASK_AGAIN_S = 1.0  # while the ledger does not answer
 _REASON = (
     "the code that its workers load now does not have this job: its runs are handed back, and this node takes no more "
     "of them. Restart the node with the code of one deploy"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fencepost.app.records.runs import RunRecord
     from fencepost.ledger.history import RunRow
 
-_LENGTH = 16
+_LENGTH = 16  # 64 bits: two states of one row never have the same by chance
 
 
 def run_version(run: RunRecord | RunRow) -> str:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from fencepost.core.secrets import scrubbed_from, secret_spans
 
 _CONTEXT = 2000  # characters: longer than a value that extends over several lines
-_LONGEST_KEY = 32_000
+_LONGEST_KEY = 32_000  # the longest private key that is found across lines
 _KEY_BEGINS, _KEY_ENDS = "-----BEGIN", "-----END"
-_AROUND_A_CUT = 4096
+_AROUND_A_CUT = 4096  # the longest secret that is found where a long line is cut
 _LONGEST_CHARACTER = 4  # bytes
 _NAME = 200  # what stands before a secret and tells that it is one
 

@@ -17,7 +17,7 @@ from typing import Any
 
 Keep = Callable[[str], None]
 _formatter = logging.Formatter()
-_MOST_WAITING = 100
+_MOST_WAITING = 100  # made while another one is kept; more would be an endless loop
 _waiting: ContextVar[list[str] | None] = ContextVar("fencepost_records_waiting", default=None)
 """While a record is being kept: that one and those that were made meanwhile, on the same thread."""
 

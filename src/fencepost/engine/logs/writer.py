@@ -17,7 +17,7 @@ from fencepost.engine.loop_step import LedgerStep
 from fencepost.engine.node_state import NodeState
 from fencepost.ledger.log_chunks import ChunkRange, store
 
-_EVERY_S = 1.0
+_EVERY_S = 1.0  # what a kill may lose, and one statement a second for the ledger
 _BUDGET_BYTES = 1_000_000  # per second
 _IDLE_S = 10.0  # for which the connection is kept
 _NEVER = float("-inf")

@@ -33,10 +33,10 @@ from fencepost.engine.runners.watcher import NEVER
 InvokeAsync = Callable[[Claim], Awaitable[Outcome]]
 """Executes a claim and returns its outcome. The only exception it may raise is the cancellation of its task."""
 
-_DEFAULT_SLOTS = 100
-_DEFAULT_GRACE_S = 5.0
-_BLOCKED_AFTER_S = 1.0
-_LEFTOVERS_WAIT_S = 1.0
+_DEFAULT_SLOTS = 100  # tasks cost little, and mostly wait
+_DEFAULT_GRACE_S = 5.0  # the same as that of worker processes
+_BLOCKED_AFTER_S = 1.0  # long enough for a busy machine; a loop that is blocked longer delays every cancellation
+_LEFTOVERS_WAIT_S = 1.0  # tasks that ignore their cancellation cannot be ended
 
 
 class _TaskSlot:

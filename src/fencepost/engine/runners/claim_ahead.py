@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from fencepost.engine.runners.run_times import RunTimes
 
-HORIZON_S = 0.05
-MOST_AHEAD = 500
+HORIZON_S = 0.05  # what is claimed ahead waits no longer than this, should the node die
+MOST_AHEAD = 500  # one batch of the exchange
 # One thread executes all runs quicker than this: a second thread would cost more than it saves, and delay the exchange.
 QUICK_S = 0.0001
 

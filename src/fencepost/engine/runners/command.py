@@ -38,7 +38,7 @@ _TAIL_BYTES = 4 * LONGEST_ERROR  # a character takes up to four bytes in UTF-8
 _LONGEST_WAIT_S = (
     1.0  # waits use a clock that stops while the machine is suspended, so the monotonic clock is read again
 )
-_SHUTDOWN_GRACE_S = 3.0
+_SHUTDOWN_GRACE_S = 3.0  # the grace of the node was before it; what is left is for ending in order
 _TOO_LONG = 7  # E2BIG
 STDOUT, STDERR = 1, 2
 _FOREVER = float("inf")

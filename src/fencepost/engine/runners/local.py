@@ -33,8 +33,8 @@ from fencepost.engine.trust import NodeTrust
 
 # A claim that has waited this long while no slot became free is returned, so that another node can start it.
 _LONGEST_WAIT_S = 1.0
-_CHECK_QUEUE_EVERY_S = 0.25
-_SLACK_S = 1.0
+_CHECK_QUEUE_EVERY_S = 0.25  # how late a claim may notice that its slot became free without a signal
+_SLACK_S = 1.0  # for the threads to notice that they are to end
 
 
 class RunSlot(Protocol):

@@ -47,9 +47,9 @@ _STUCK_AFTER_S = 0.05  # no claims are queued behind a run that takes longer
 _RETURN_AFTER_S = 1.0  # a claim that could not start by then is returned
 _BUSY_WAIT_S, _IDLE_WAIT_S = 0.05, 1.0
 _GATHER_S = 0.001  # so that answers which arrive at about the same time are read together
-_SHUTDOWN_GRACE_S = 3.0
-_PAUSE_S = 0.5
-_VERY_LONG_S = 1e9
+_SHUTDOWN_GRACE_S = 3.0  # the grace of the node was before it; what is left is for ending in order
+_PAUSE_S = 0.5  # after an error that was not expected, so that it does not fill the log
+_VERY_LONG_S = 1e9  # no timeout: thirty years
 
 
 class ProcessRunner:

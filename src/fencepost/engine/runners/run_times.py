@@ -10,9 +10,9 @@ Pure: durations are arguments. Not synchronized: a lost update only loses one me
 
 from __future__ import annotations
 
-UNKNOWN_S = 3600.0
-_STEP = 1.25
-_SHORTEST_S = 1e-6
+UNKNOWN_S = 3600.0  # long enough that nothing is queued behind a job that was never seen
+_STEP = 1.25  # follows a change within a dozen runs, and one outlier hardly at all
+_SHORTEST_S = 1e-6  # clocks do not resolve less
 _ENOUGH = 50  # runs that must have been seen before a new job is estimated from the other jobs
 _SLOWER = 5
 

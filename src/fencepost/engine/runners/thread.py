@@ -30,12 +30,12 @@ from fencepost.engine.runners.watcher import NEVER
 Invoke = Callable[[Claim], Outcome]
 """Executes a claim and returns its outcome. It catches what the job raises."""
 
-_DEFAULT_SLOTS = 10
-_LONG_S = 0.001
-_CHECK_EVERY_S = 0.002
-_CLOSE_WATCH_S = 0.05
-_MEASURE_EVERY = 64
-_MEASURE_EVERY_S = 0.001
+_DEFAULT_SLOTS = 10  # jobs on threads mostly wait for databases and networks
+_LONG_S = 0.001  # a run that takes longer is worth another thread
+_CHECK_EVERY_S = 0.002  # how late another thread is woken for work that waits behind a long run
+_CLOSE_WATCH_S = 0.05  # after that long without new work nothing waits
+_MEASURE_EVERY = 64  # reading the clock for each of many no-ops would cost more than they do
+_MEASURE_EVERY_S = 0.001  # the resolution that claiming ahead needs
 
 
 class _ThreadSlot:

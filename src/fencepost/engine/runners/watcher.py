@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fencepost.core.runtime import Runtime, Task
 
 NEVER = float("inf")
-_PAUSE_S = 0.5
+_PAUSE_S = 0.5  # after an error that was not expected, so that it does not fill the log
 
 
 class Watcher:

@@ -24,7 +24,7 @@ from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.shared_page import SharedPage
 
 LEAD_S = 0.01  # how much short work may wait inside a worker, so that the worker need not wait for the runner
-_MOST_ASSIGNMENTS = 256
+_MOST_ASSIGNMENTS = 256  # bounds what comes back at once when a worker dies
 _NO_TRUST = float("-inf")
 _NEVER = float("inf")
 
