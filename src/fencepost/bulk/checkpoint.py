@@ -28,7 +28,7 @@ from fencepost.fence.effect_statements import EffectStatements
 from fencepost.fence.final_update import FinalUpdate
 from fencepost.fence.writer import Writer
 
-_MOST_AT_ONCE = 500
+_MOST_AT_ONCE = 500  # parameters per statement stay below every driver's limit
 
 
 class CheckpointMoved(FencepostError):

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S = 0.25  # how often the parent looks for parts that have ended
 _MOST_TURNS = 3  # runs of one partition that may end without completing it
-_LONGEST_WHY = 300
+_LONGEST_WHY = 300  # one line of an error
 _MOST_THREADS = 8  # each uses a connection to the source, and SQLAlchemy's pools have fifteen by default
 
 Ask = Callable[["Run", Instance, Mapping[str, Mapping[str, Any]]], None]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
 
 _LIVE = ("queued", "running", "waiting")
-_BATCH = 500
+_BATCH = 500  # parameters per statement stay below every driver's limit
 
 
 @dataclass(frozen=True, slots=True)

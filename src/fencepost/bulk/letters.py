@@ -30,10 +30,10 @@ from fencepost.ledger.naming import ledger_in, without_ledger
 
 NEW, REPLAYED, DROPPED = "new", "replayed", "dropped"
 STATES = (NEW, REPLAYED, DROPPED)
-_LONGEST_ERROR = 4_000
+_LONGEST_ERROR = 4_000  # as much as the error of a run has
 _LONGEST_PAYLOAD = 60_000  # characters; of a longer item, only a description is stored
 _LONGEST_PARAMS = 2_000  # they are stored with every letter
-_BATCH = 500
+_BATCH = 500  # parameters per statement stay below every driver's limit
 
 
 class Letter(NamedTuple):

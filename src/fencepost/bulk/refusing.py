@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fencepost.engine.run import Run
     from fencepost.ledger.history import RunRow
 
-_MOST_NAMED = 5
+_MOST_NAMED = 5  # one sentence
 
 
 def refuse_what_a_wider_run_does(bulk: Bulk, run: Run) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fencepost.bulk.definition import Bulk, Step
     from fencepost.engine.run import Run
 
-_PAGE = 100
+_PAGE = 100  # letters that are kept in memory at once, each with its item
 _LOST = code_of(WorkerLost())
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MB = 1024**2
 DEFAULT_BUDGET = 256 * _MB  # for all workers together, unless the job has memory=
-_PAGE = 1000
+_PAGE = 1000  # enough rows for the size of an item
 _CHUNK_S = 0.1  # of reading: the fixed cost of a transaction, a few milliseconds, is small beside it
 _CHUNK_BYTES = 8 * _MB  # keeps each transaction small, whatever the size of an item
 _LEAST, _MOST = 100, 10_000  # below, transactions cost too much; above, a crash repeats too much

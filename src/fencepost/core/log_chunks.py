@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-FIRST_OF_TAIL = 1_000_000
+FIRST_OF_TAIL = 1_000_000  # more chunks than 64 kB of beginning can have
 _LARGEST = 2**31 - 1  # what databases take for a number of this size
 
 

@@ -11,8 +11,8 @@ import functools
 
 from fencepost.errors import InvalidName
 
-LONGEST_NAME = 200
-LONGEST_NAME_BYTES = 800
+LONGEST_NAME = 200  # readable, and short enough for every store with its prefix
+LONGEST_NAME_BYTES = 800  # four bytes a character; etcd, ZooKeeper and Redis count bytes
 NODE_LEASE = "fencepost/node/"
 """Prefix of the lock of a node's session; the node's identity follows. Used once, because identities are not reused."""
 

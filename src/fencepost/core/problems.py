@@ -17,7 +17,7 @@ from fencepost.core.secrets import scrub
 from fencepost.errors import FencepostError
 
 PREFIX = "urn:fencepost:"
-LONGEST_DETAIL = 4_000
+LONGEST_DETAIL = 4_000  # as much as the error of a run has
 RETRY_AFTER_S = 5
 _AWAY = "the database does not answer, so nothing can be shown; whether anything was done is not known"
 

@@ -26,10 +26,10 @@ from fencepost.core.texts import beginning, end, error_text, hide_values
 from fencepost.core.verdicts import Cancel, Fail, Retry, Skip
 from fencepost.errors import Hopeless
 
-LONGEST_ERROR = 4_000
-LONGEST_TRACE = 16_000
-LONGEST_RESULT = 60_000
-LONGEST_CODE = 191
+LONGEST_ERROR = 4_000  # a message with its causes; the log of the run has the rest
+LONGEST_TRACE = 16_000  # the end of a deep recursion, where the cause is
+LONGEST_RESULT = 60_000  # below the 64 kB of MySQL's TEXT, and of one message of a worker
+LONGEST_CODE = 191  # an indexed column: see LONGEST_KEY in core/identity.py
 
 
 class AttemptReport(NamedTuple):

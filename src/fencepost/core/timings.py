@@ -17,9 +17,10 @@ from dataclasses import dataclass, fields
 from fencepost.core.duration import Duration, seconds, spelled
 from fencepost.errors import InvalidTimings
 
+# Survives a renewal that fails twice and a pause of seconds; another node takes over within half a minute.
 DEFAULT_TTL_S = 30.0
-SMALLEST_TTL_S = 0.2
-LARGEST_TTL_S = 7 * 86400.0
+SMALLEST_TTL_S = 0.2  # below this, the scheduling of a busy machine takes more than the margin
+LARGEST_TTL_S = 7 * 86400.0  # after a week without a sign of life nobody waits for a holder
 # How long runs may take to end when their node is shut down. Stopping the remaining runs and updating the ledger takes
 # a few seconds more, so a node is done before Kubernetes kills it, 30 s after SIGTERM.
 SHUTDOWN_GRACE = "20s"

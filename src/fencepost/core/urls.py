@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from fencepost.core.duration import seconds
 from fencepost.errors import InvalidUrl
 
-DEFAULT_CALL_TIMEOUT_S = 3.0
+DEFAULT_CALL_TIMEOUT_S = 3.0  # a tenth of the default ttl, so that a renewal can be tried three times
 _ENCODE = "write / ? # @ and the like in a user name or password as %2F %3F %23 %40"
 COMMON_OPTIONS = frozenset({"accept_risk", "call_timeout"})
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,39}")

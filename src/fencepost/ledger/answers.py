@@ -26,7 +26,7 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 
 KEPT_US = 24 * 3600 * 1_000_000
-LONGEST_KEY = 60
+LONGEST_KEY = 60  # a UUID with a word before it
 BEGUN = 0
 """The status of an answer whose text is not known yet, or was lost in a crash."""
 

@@ -27,9 +27,9 @@ from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import clean
 from fencepost.ledger.identity import identity_within
 
-LONGEST_WHO = 160
+LONGEST_WHO = 160  # the width of the column
 DONE = "done"
-_ROWS_PER_PAGE = 1000
+_ROWS_PER_PAGE = 1000  # entries that are kept in memory at once
 _ROWS_PER_INSERT = 50  # SQLite and MySQL limit the length of a statement
 
 

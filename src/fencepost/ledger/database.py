@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-POOL_SIZE = 5
+POOL_SIZE = 5  # loops have connections of their own; these are for what people and jobs ask
 BESIDE = 2  # connections of `Database.beside`
 
 

@@ -49,7 +49,7 @@ _LIVE = (
 )
 _BACKFILL = "backfill:"
 _CALLED_OFF = ("cancelled", "skipped", "misfired")
-_BATCH = 500
+_BATCH = 500  # parameters per statement stay below every driver's limit
 
 
 class Twin(NamedTuple):

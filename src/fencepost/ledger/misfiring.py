@@ -31,7 +31,7 @@ from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 
-BATCH = 2000
+BATCH = 2000  # runs per transaction: short locks, and a year of a minutely job in a few hundred steps
 _FOREVER = 1 << 62
 
 

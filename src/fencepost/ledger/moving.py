@@ -33,7 +33,7 @@ from fencepost.ledger.nodes import living_nodes
 from fencepost.ledger.renaming import formers
 from fencepost.ledger.schedule_rows import CODE, DUES, ScheduleChange, StoredSchedule, every_row, locked_row, update_row
 
-_BATCH = 2000
+_BATCH = 2000  # runs per transaction: short locks
 _SUFFIXES = ("", "/part", "/replay")  # of a bulk job itself, its parts and its replays
 _RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} = %s LIMIT 1"
 _FIND = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.job = %s"

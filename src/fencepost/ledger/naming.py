@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 STEP = 4  # nodes that know this migration step use these names
 _LENGTH = 12  # of the identity: 48 random bits distinguish the few ledgers that share a database
-_ASKED_EVERY_S = 5.0
+_ASKED_EVERY_S = 5.0  # how late a node of another version is noticed; both names are good meanwhile
 _STALE_FOR_US = 24 * 3600 * 1_000_000  # how long a writer of an ended node may still be running
-_BATCH = 500
+_BATCH = 500  # parameters per statement stay below every driver's limit
 _NOTED_EVERY_US = 3600 * 1_000_000
 
 

@@ -36,7 +36,7 @@ from fencepost.schema.revisions import known_by
 
 _KNOWN_SINCE = 4  # the migration step that introduced parking
 _ROLL_BACK_US = 24 * 3600 * 1_000_000  # how long after a release it may still be rolled back
-BATCH = 2000
+BATCH = 2000  # runs per transaction: short locks, and a year of a minutely job in a few hundred steps
 
 _JOBS = "SELECT j.name, j.policy FROM {job} j"
 # The job is hidden from the query planner: few runs are queued, but a job may have many runs in history.

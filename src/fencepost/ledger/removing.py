@@ -25,7 +25,7 @@ from fencepost.ledger.journal import About, note
 from fencepost.ledger.nodes import living_nodes
 from fencepost.ledger.schedule_rows import CODE
 
-_BATCH = 2000
+_BATCH = 2000  # runs per transaction: short locks
 
 
 class Forgotten(NamedTuple):

@@ -34,7 +34,7 @@ from fencepost.ledger.dialects.statements import LedgerStatements, statements_fo
 from fencepost.ledger.jobs import JobRow, NewJob, jobs
 from fencepost.ledger.journal import About, note
 
-_BATCH = 2000
+_BATCH = 2000  # runs per transaction: short locks
 # The conditions match those of the partial indexes. The job is hidden from the query planner: few runs are live.
 _OPEN = (
     "r.state = 'queued'",

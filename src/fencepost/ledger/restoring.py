@@ -38,7 +38,7 @@ from fencepost.ledger.standing import UNKNOWN, every_schedule, pending, skip_thr
 ID_GAP = 1_000_000
 _WHY_HELD = "restored: unknown whether it has run"
 _WHY_CANCELLED = "this ledger is a copy"
-_BATCH = 200
+_BATCH = 200  # runs per transaction, each with its attempt, key and successor
 
 
 class Pending(StrEnum):

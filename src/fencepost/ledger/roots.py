@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 AGAIN = "again:"  # also the prefix of such a run's origin key
 _TEXT = re.compile(rf"({AGAIN})?(\d+)@(\d*)")
-_MOST_REPETITIONS = 1000
+_MOST_REPETITIONS = 1000  # a longer chain is a loop that somebody wrote by hand
 
 
 class Root(NamedTuple):

@@ -25,7 +25,7 @@ from fencepost.ledger.dialects.dialect import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, Match, listed, statements_for
 
 _DEFAULT_QUEUE = "default"
-_BATCH = 500
+_BATCH = 500  # schedules per statement
 
 
 class Served:

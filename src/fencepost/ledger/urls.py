@@ -15,7 +15,7 @@ from fencepost.core.urls import StoreUrl, absolute_url, identifier, sqlite_path
 from fencepost.errors import InvalidUrl
 from fencepost.sql import mysql, postgres
 
-DEFAULT_TIMEOUT_S = 10.0
+DEFAULT_TIMEOUT_S = 10.0  # per statement: longer than every statement takes, shorter than a session lasts
 _SHARED = frozenset({"prefix", "history"})
 _KINDS = {
     "sqlite": "sqlite",

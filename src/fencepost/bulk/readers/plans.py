@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fencepost.bulk.readers.page_query import PageQuery
 
 MANY_ROWS = 10_000  # MySQL reads smaller tables as a whole even if an index would serve
-_PAGE = 1000
+_PAGE = 1000  # the plan of a database depends on the limit: about that of a usual chunk
 _NAME = r'(?:["`]?[\w$]+["`]?\.){0,2}["`]?[\w$]+["`]?'
 _FIRST_TABLE = re.compile(rf"\bfrom\s+(?P<table>{_NAME})", re.IGNORECASE)
 _ABOVE_A_SORT = ("Limit", "Gather", "Gather Merge", "Result", "Subquery Scan", "LockRows", "Unique", "WindowAgg")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 KEYS_PER_LOOK = 24
 LEAST_HALVINGS = (8, 48)  # at least the first; two for each slice, up to the second
-MOST_HALVINGS = 96
+MOST_HALVINGS = 96  # 96 short statements; a table that is not understood by then is divided as far as it is
 _SETTLED_AFTER = 6  # halvings in a row without a surprise that changed the total by less than _SETTLED_SHARE
 _SETTLED_SHARE = 0.02
 _MIDDLE = (617, 1361)  # a little off the middle, because keys may be in clusters at equal distances

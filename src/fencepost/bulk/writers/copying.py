@@ -18,7 +18,7 @@ from typing import Any
 from fencepost.bulk.writers.table import Table, explained, psycopg_connection
 from fencepost.bulk.writers.values import Rows, values_of
 
-_AT_ONCE = 1000
+_AT_ONCE = 1000  # the server reads these while the next are formatted
 
 
 def copy(table: str, columns: Sequence[str]) -> Copy:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from fencepost.cli.remote.server import Server
     from fencepost.core.runtime import Runtime
 
-_TIMEOUT_S = 30.0
-_TRIES = 3
+_TIMEOUT_S = 30.0  # longer than every limit of the server
+_TRIES = 3  # a restart of the server takes about a second
 _PAUSE_S = 0.5
-_LARGEST_ANSWER = 64 * 1024 * 1024
+_LARGEST_ANSWER = 64 * 1024 * 1024  # no answer of ours comes near; a wrong address might send anything
 _BUSY = (429, 502, 503)
 
 

@@ -24,8 +24,8 @@ MayContract = Callable[[sa.Connection, Chain, str], None]
 """Raises if a contracting step of a chain must not be run now."""
 
 _LOCK_TIMEOUT_S = 2  # for a table in use; shorter than the call timeout of a node, and than a ttl
-_RETRY_EVERY_S = 1.0
-_RETRY_FOR_S = 600.0
+_RETRY_EVERY_S = 1.0  # lets the claims that waited for our lock pass
+_RETRY_FOR_S = 600.0  # a long transaction, such as a backup, may hold a table for minutes
 _RETRIED = SLOW | REPEATABLE
 _FOLDER = Path(__file__).parent
 _NAMES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}

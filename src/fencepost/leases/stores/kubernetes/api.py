@@ -29,7 +29,7 @@ from fencepost.leases.stores.kubernetes.objects import Json
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_IDLE_MAX = 8
+_IDLE_MAX = 8  # as many as callers at once usually are
 UNAUTHORIZED = 401
 
 

@@ -19,8 +19,8 @@ from fencepost.leases.stores.kubernetes.objects import Json, selector
 OK, CREATED = 200, 201
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, INVALID = 401, 403, 404, 409, 422
 _MERGE_PATCH = "application/merge-patch+json"
-_PAGE = 500
-_SWEEP_PAGE = 100
+_PAGE = 500  # what kubectl takes
+_SWEEP_PAGE = 100  # a sweep is done often and need not see everything at once
 
 
 @dataclass(frozen=True, slots=True)

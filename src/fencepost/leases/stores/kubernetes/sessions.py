@@ -31,8 +31,8 @@ from fencepost.leases.stores.kubernetes.objects import (
 )
 from fencepost.leases.stores.kubernetes.requests import Leases
 
-_SIGHTINGS_MAX = 2000
-_KILLS_PER_SWEEP = 10
+_SIGHTINGS_MAX = 2000  # bounds memory; a session that is not remembered is watched for another ttl
+_KILLS_PER_SWEEP = 10  # bounds what one acquisition does for others
 
 
 @dataclass(frozen=True, slots=True)

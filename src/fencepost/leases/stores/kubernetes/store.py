@@ -31,9 +31,9 @@ from fencepost.leases.stores.kubernetes.rights import check_rights
 from fencepost.leases.stores.kubernetes.sessions import Sessions, Sighting
 from fencepost.leases.stores.kubernetes.waiting import Waiting
 
-_TRIES = 10
-_KNOWN_MAX = 5000
-_READ_SINGLY_MAX = 4
+_TRIES = 10  # conflicts in a row: each means that another contender made progress
+_KNOWN_MAX = 5000  # bounds memory; a forgotten name costs one request
+_READ_SINGLY_MAX = 4  # more are read faster as a list
 _SECOND_US = 1_000_000
 _LOOK_AGAIN_S = 0.1
 

@@ -13,7 +13,7 @@ from fencepost.leases.stores.kubernetes.requests import OK, Leases
 from fencepost.leases.stores.kubernetes.sessions import Sessions, Sighting
 
 _PAUSE_S = 0.5
-_WATCH_S_MAX = 300.0
+_WATCH_S_MAX = 300.0  # API servers end watches after five to ten minutes
 
 
 class Waiting:
