@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import shlex
 import shutil
 import socket
 import threading
@@ -152,6 +153,12 @@ ACTING = [
     "backfill settle --from 2020-01-01 --to 2026-01-05 --tz UTC --limit 3",
     "schedules pause settle --for 2h --reason bank",
     "schedules resume settle --json",
+    "schedules put settle:9 settle '0 7 * * 1-5' --tz Asia/Seoul --reason 'customer 9'",
+    "schedules put settle:9 settle 'every 5m' --new",
+    "schedules put settle:9 settle 'every 5m' --json",
+    "schedules put settle settle 'every 5m'",
+    "schedules put settle:9 settle never",
+    "schedules put settle:9 nothing 'every 5m'",
     "schedules delete settle",
     "schedules delete nothing",
     "jobs rename nap siesta",
@@ -185,7 +192,7 @@ def test_acting_prints_the_same_by_a_server_and_leaves_the_same(tmp_path: Path) 
     by_server = App(url)
     with served(web(by_server)) as address:
         for line in ACTING:
-            words = [str(tmp_path / "word") if word == "PASSWORD" else word for word in line.split()]
+            words = [str(tmp_path / "word") if word == "PASSWORD" else word for word in shlex.split(line)]
             remote = call("--server", address, *words, env={"FENCEPOST_TOKEN": secret})
             beside = call(*words, ledger=other)
             assert _plain(remote) == _plain(beside), line

@@ -4,6 +4,7 @@ import json
 import re
 import zlib
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
 
 import pytest
 from sqlalchemy import insert, update
@@ -21,7 +22,8 @@ def targets(run_id):
     return [
         "/", "/runs", "/runs?q=job:settle", "/runs?q=by:ann", f"/runs/{run_id}", "/jobs", "/jobs/settle",
         "/jobs/report%2Fpart", "/jobs/settle/trigger", f"/jobs/settle/trigger?like={run_id}",
-        "/jobs/settle/backfill?first=72h&last=now", "/why", "/why?job=settle", "/why?job=settle&at=2026-01-01T00:00Z",
+        "/jobs/settle/backfill?first=72h&last=now", "/jobs/settle/schedule?id=x&when=every+5m",
+        "/why", "/why?job=settle", "/why?job=settle&at=2026-01-01T00:00Z",
         "/schedules", "/schedules/settle", "/schedules/nightly:7", "/nodes", "/nodes?all=1", "/audit", "/access",
         "/schedules/settle?when=0+3+*+*+*&zone=Europe/Berlin", "/?tz=Asia/Seoul", "/runs?tz=own",
         f"/runs/{run_id}?tz=own",
@@ -139,6 +141,26 @@ def test_schedule_is_paused_resumed_edited_and_deleted(app, browser):
     assert browser.post("/schedules/nightly:7/delete", {"drawn": drawn(), "confirm": "no"}).status == 400
     assert browser.post("/schedules/nightly:7/delete", {"drawn": drawn(), "confirm": "nightly:7"}).status == 303
     assert browser.get("/schedules/nightly:7").status == 404
+
+
+def test_schedule_is_made_by_a_form_that_shows_its_due_times_first(app, browser):
+    typed = {"id": "settle:9", "when": "30 2 * * *", "zone": "Asia/Seoul", "dst": "auto", "p.account": "9"}
+    assert "/jobs/settle/schedule" in browser.get("/jobs/settle").text
+    assert "It would be due" not in browser.get("/jobs/settle/schedule").text
+    looked = browser.get("/jobs/settle/schedule?" + urlencode(typed)).text
+    assert looked.count(" 02:30:00+09:00") == 10
+    assert "schedules put settle:9 settle &#39;30 2 * * *&#39; --tz Asia/Seoul" in looked
+    assert [each.id for each in app.schedules.list(job="settle")] == ["settle"]
+    answer = browser.post("/jobs/settle/schedule", {**typed, "reason": "customer 9"})
+    assert (answer.status, answer.header("location")) == (303, "/schedules/settle%3A9?did=made")
+    made = app.schedules.get("settle:9")
+    assert (made.when, made.params, made.is_in_code) == ("cron 30 2 * * * in Asia/Seoul", {"account": 9}, False)
+    assert "there is a schedule" in browser.post("/jobs/settle/schedule", {**typed, "when": "every 5m"}).text
+    assert app.schedules.get("settle:9") == made
+    for wrong in ({"when": "61 * * * *"}, {"id": "a b"}, {"p.account": "nine"}, {"zone": "Mars"}):
+        assert browser.get("/jobs/settle/schedule?" + urlencode({**typed, **wrong})).status == 400
+        assert browser.post("/jobs/settle/schedule", {**typed, "id": "settle:10", **wrong}).status == 400
+    assert len(app.schedules.list(job="settle")) == 2
 
 
 def test_now_says_what_is_wrong_and_when_nothing_is(app, browser, dead_run):

@@ -38,6 +38,10 @@ T = TypeVar("T")
 
 Again = Annotated[bool, typer.Option("--again", help="Request it even if the same is waiting or running already.")]
 
+Params = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--param", metavar="NAME=VALUE", help="A parameter of the job. May be repeated."),
+]
 _POLL_EVERY_S = 0.5
 _PATIENCE_S = 5.0
 
@@ -45,10 +49,7 @@ _PATIENCE_S = 5.0
 def trigger(
     job: JobName,
     *,
-    params: Annotated[
-        list[str] | None,
-        typer.Option("-p", "--param", metavar="NAME=VALUE", help="A parameter of the job. May be repeated."),
-    ] = None,
+    params: Params = None,
     reason: Reason = "",
     by: By = "",
     key: Annotated[

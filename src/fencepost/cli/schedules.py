@@ -1,4 +1,4 @@
-"""``fencepost schedules``: when jobs are due, also near clock changes; pausing and deleting schedules."""
+"""``fencepost schedules``: when jobs are due, also near clock changes; making, pausing and deleting schedules."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fencepost.cli.acts import Params, typed_params
 from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, PauseFor, PauseUntil, Reason, front, who
 from fencepost.cli.output import answer, draw_fields, draw_rows, print_json, to_the_second
 from fencepost.core.identity import canonical_json
+from fencepost.errors import InvalidSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from fencepost.core.schedule import Schedule
 
 app = typer.Typer(
-    help="See when jobs are due; pause, resume and delete schedules.",
+    help="See when jobs are due; make, pause, resume and delete schedules.",
     epilog="Exit code 1: there is no such schedule; 2: bad input, or the ledger cannot be reached.",
     no_args_is_help=True,
 )
@@ -60,6 +62,41 @@ def show(schedule: _Id, *, ledger: LedgerUrlOption = "", as_json: Json = False) 
     """
     with front(ledger) as ops:
         found = ops.schedules.get(schedule)
+    return _print(found, as_json=as_json)
+
+
+@app.command()
+def put(
+    schedule: _Id,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job that it is for.")],
+    when: Annotated[str, typer.Argument(metavar="WHEN", help="A cron expression, or 'every 5m'.")],
+    *,
+    params: Params = None,
+    tz: Annotated[str, typer.Option(metavar="ZONE", help="The time zone of WHEN.")] = "UTC",
+    dst: Annotated[
+        str, typer.Option(metavar="WORD", help="When the clocks are changed: auto, first, second, both, skip or real.")
+    ] = "auto",
+    new: Annotated[bool, typer.Option("--new", help="Only make it: refuse to change one of this id.")] = False,
+    by: By = "",
+    reason: Reason = "",
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
+    """Make a schedule at run time, or change one that was made so; it is planned from now on.
+
+    A schedule that is declared in the code is changed there. Use 'schedules preview' to see its due times before.
+
+    Example: fencepost schedules put report:42 report '0 7 * * 1-5' --tz Asia/Seoul -p customer=42
+    """
+    from fencepost.cli.previews import ad_hoc  # noqa: PLC0415 - time zones take their time to load
+
+    due, typed = ad_hoc(when, tz=tz, dst=dst), typed_params(params or [])
+    if due is None:
+        raise InvalidSchedule(f"{when!r} is neither a cron expression nor an interval such as 'every 5m'")
+    with front(ledger) as ops:
+        ops.job(job)
+        read = ops.read_params(job, typed)
+        found = ops.schedules.put(schedule, job, due, params=read, by=who(by), reason=reason or None, is_new=new)
     return _print(found, as_json=as_json)
 
 

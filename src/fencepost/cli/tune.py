@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fencepost.cli.acts import typed_params
+from fencepost.cli.acts import Params, typed_params
 from fencepost.cli.applications import AppSpec, Reached, reached
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import JobName, Json, LedgerUrlOption, Tz
@@ -22,10 +22,7 @@ def tune(
     job: JobName,
     *,
     step: Annotated[str, typer.Option(metavar="STEP", help="Only this step.", show_default=False)] = "",
-    params: Annotated[
-        list[str] | None,
-        typer.Option("-p", "--param", metavar="NAME=VALUE", help="A parameter of the job. May be repeated."),
-    ] = None,
+    params: Params = None,
     first: Annotated[
         str, typer.Option("--from", metavar="TIME", help="The beginning of the window that is read.")
     ] = "",

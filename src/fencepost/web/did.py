@@ -16,6 +16,7 @@ _SENTENCES = {
     "released": "The run may go on.",
     "paused": "The schedule is paused.",
     "resumed": "The schedule is planned again from now on.",
+    "made": "The schedule was made. It is planned from now on.",
     "saved": "The schedule was saved.",
     "deleted": "The schedule was deleted.",
     "backfilled": "{n} runs were asked for.",

@@ -45,10 +45,17 @@ class ServerConnection:
         return self._asked("POST", path, None, body, {}, timeout_s=timeout_s)
 
     def act(
-        self, path: str, body: Mapping[str, Any] | None, *, method: str = "POST", query: Mapping[str, Any] | None = None
+        self,
+        path: str,
+        body: Mapping[str, Any] | None,
+        *,
+        method: str = "POST",
+        query: Mapping[str, Any] | None = None,
+        is_new: bool = False,
     ) -> Any:
-        """Do something, once, however often it has to be sent."""
-        return self._asked(method, path, query, body, {"Idempotency-Key": self._runtime.new_id()})
+        """Do something, once, however often it has to be sent. `is_new`: only if nothing is there yet."""
+        headers = {"Idempotency-Key": self._runtime.new_id()} | ({"If-None-Match": "*"} if is_new else {})
+        return self._asked(method, path, query, body, headers)
 
     def close(self) -> None:
         """Close the connection."""

@@ -25,6 +25,7 @@ from fencepost.app.records.results import ChainLineRecord
 from fencepost.app.records.shapes import read_record
 from fencepost.cli.remote.connection import ServerConnection, part
 from fencepost.core.duration import Duration
+from fencepost.core.schedule import Schedule, schedule_to_json
 from fencepost.ledger.recording import Enqueued
 
 if TYPE_CHECKING:
@@ -104,6 +105,24 @@ class RemoteSchedules:
     def preview(self, id: str, *, count: int = 5, year: int | None = None) -> Sequence[OutlookRecord]:
         """Return the next due times of a schedule, or of those of a job."""
         return records(OutlookRecord, self._server.get("/preview", {"of": id, "count": count, "year": year}))
+
+    def put(
+        self,
+        id: str,
+        job: str,
+        schedule: Schedule,
+        *,
+        params: Mapping[str, Any] | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        expect: str | None = None,
+        is_new: bool = False,
+    ) -> ScheduleRecord:
+        """Make a schedule, or change the one of this id."""
+        spec = json.loads(schedule_to_json(schedule))
+        body = {"job": job, "spec": spec, "params": dict(params or {}), "reason": reason}
+        done = self._server.act(f"/schedules/{part(id)}", body, method="PUT", is_new=is_new)
+        return read_record(ScheduleRecord, done)
 
     def pause(
         self,
