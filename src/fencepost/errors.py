@@ -47,6 +47,7 @@
     │   ├── NoSuchApiToken        no API token has this id
     │   ├── NoSuchJob             no node has registered the job
     │   ├── NoSuchLetter          the dead letter does not exist
+    │   ├── NoSuchNode            no living node has this id or name
     │   ├── NoSuchRun             the run never existed, was merged into a later one, or was pruned
     │   └── NoSuchSchedule        the schedule never existed, or was deleted
     ├── LeaseLost                 the lease is lost, and with it the right to act
@@ -398,6 +399,14 @@ class NoSuchJob(NotInLedger):
 
 class NoSuchLetter(NotInLedger):
     """The database that the job writes to has no dead letter with this id."""
+
+
+class NoSuchNode(NotInLedger):
+    """No living node has this id or name."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(f"there is no living node {node!r}: fencepost nodes --all shows those that left or died")
+        self.node = node
 
 
 class NoSuchSchedule(NotInLedger):

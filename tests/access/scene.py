@@ -79,6 +79,10 @@ CASES: dict[str, Call] = {
     "retry": lambda a, t: a.retry(t.run, again=True),
     "release": lambda a, t: a.release(t.run),
     "reprocess": lambda a, t: a.reprocess(job=t.job),
+    "drain_node": lambda a, _: a.drain_node(f"{MARK}-node"),
+    "pauses.list": lambda a, _: a.pauses.list(),
+    "pauses.pause": lambda a, _: a.pauses.pause(None, reason="why"),
+    "pauses.resume": lambda a, _: a.pauses.resume(f"{MARK}-queue"),
     "rename_job": lambda a, t: a.rename_job(t.job, "renamed"),
     "forget_job": lambda a, t: a.forget_job(t.job),
     "schedules.get": lambda a, t: a.schedules.get(t.schedule),
@@ -174,6 +178,7 @@ def scene(url: str) -> Iterator[Scene]:
     _a_key_that_another_job_holds(app, others)
     _a_schedule_that_was_another_jobs(app)
     _nodes(app)
+    app.operations.pauses.pause(f"{MARK}-queue", by=f"{MARK} person", reason=f"{MARK} why")
     yield Scene(app, Target(own, MINE, MINE), others, Authentication(app.operations))
     app.close()
 

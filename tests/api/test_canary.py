@@ -33,6 +33,8 @@ def _bodies(job: str, run: int) -> dict[str, Any]:
         "drop": chosen,
         "again": {"reason": "why"},
         "forget": {"reason": "why"},
+        "pauses": {"queue": None, "reason": "why"},
+        "drain": {"reason": "why"},
     }
 
 
@@ -44,7 +46,13 @@ def test_no_route_shows_anything_of_other_jobs(stage: Scene) -> None:
         for route in api_routes():
             declared = route.declared
             path = declared.path
-            for name, value in (("run_id", target.run), ("letter_id", 1), ("name", "eve"), ("token_id", "x")):
+            for name, value in (
+                ("run_id", target.run),
+                ("letter_id", 1),
+                ("name", "eve"),
+                ("token_id", "x"),
+                ("node", "n2"),
+            ):
                 path = path.replace(f"{{{name}}}", str(value))
             path = path.replace("{name:path}", target.job).replace("{schedule_id:path}", target.schedule)
             path += {"/why": f"?job={target.job}", "/preview": f"?of={target.job}"}.get(path, "")

@@ -27,7 +27,7 @@ def seen(scene: Scene, *queues: str, node: str = "node") -> Look:
 def test_empty_ledger_has_nothing_to_do(scene: Scene) -> None:
     got = seen(scene)
     assert abs(got.now_us - scene.now_us()) < 60_000_000
-    assert got[1:] == (None, None, None, 0, False, False, False, False, 0)
+    assert got[1:] == (None, None, None, 0, False, False, False, False, 0, 0, False)
 
 
 def test_next_times_are_told(scene: Scene) -> None:

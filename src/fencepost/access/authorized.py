@@ -17,6 +17,7 @@ from typing import Any
 from fencepost.access.authority import CALLER, Authority
 from fencepost.access.authorized_access import AuthorizedAccess
 from fencepost.access.authorized_ledger import AuthorizedAudit, AuthorizedBulk, AuthorizedLetters, AuthorizedRestored
+from fencepost.access.authorized_nodes import AuthorizedPauses
 from fencepost.access.authorized_schedules import AuthorizedSchedules
 from fencepost.access.identity import Identity
 from fencepost.access.refusals import Refusals
@@ -55,6 +56,7 @@ class Authorized:
         self.bulk = AuthorizedBulk(self._authority)
         self.audit = AuthorizedAudit(self._authority)
         self.restored = AuthorizedRestored(self._authority)
+        self.pauses = AuthorizedPauses(self._authority)
         self.access = AuthorizedAccess(self._authority, operations.ledger)
 
     # -- who asks ----------------------------------------------------------------------------------------------------
@@ -309,6 +311,12 @@ class Authorized:
                 by=CALLER, reason=reason, job=job, since=since, until=until, after_id=after_id, limit=limit
             ),
             job=job,
+        )
+
+    def drain_node(self, node: str, *, reason: str | None = None) -> NodeRecord:
+        """Ask a living node to claim nothing more, to finish its runs, and to leave: see `Operations.drain_node`."""
+        return self._authority.acts(
+            HumanAct.DRAIN_NODE, lambda ops: ops.drain_node(node, by=CALLER, reason=reason), node=node
         )
 
     def rename_job(self, old: str, new: str, *, reason: str | None = None) -> RenamedJobRecord:

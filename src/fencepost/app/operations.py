@@ -14,7 +14,8 @@ from copy import copy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from fencepost.app.looking import Looking, optional_us
+from fencepost.app.looking import optional_us
+from fencepost.app.node_acts import NodeActs
 from fencepost.app.numbers import existing_run_id, page_edge, page_limit
 from fencepost.app.records import DueRecord, RenamedJobRecord
 from fencepost.app.schedules import Schedules
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 _BATCH = 500  # runs per transaction: claims of nodes wait for no more than that
 
 
-class Operations(Looking):
+class Operations(NodeActs):
     """Acts and queries on one ledger. `known` are jobs whose code is loaded; other jobs are read from the ledger."""
 
     def __init__(

@@ -9,6 +9,7 @@ from fencepost.core.rights import ANOTHER_JOB
 from fencepost.core.tick import spelled_us
 from fencepost.ledger.history import RunFilter, RunRow, running_by_node, runs
 from fencepost.ledger.nodes import NodeRow, living_nodes
+from fencepost.ledger.queue_pauses import pause_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,15 +51,28 @@ def _its_time(row: RunRow) -> str:
 def _in_queue(ledger: Ledger, row: RunRow, nodes: Sequence[NodeRow], now_us: int) -> str:
     if row.available_at > now_us:
         return _its_time(row)
+    if (pause := pause_of(ledger, row.queue)) is not None:
+        return str(pause)
+    return _unserved(row, nodes) or _not_claimed(ledger, row, nodes, now_us)
+
+
+def _unserved(row: RunRow, nodes: Sequence[NodeRow]) -> str | None:
+    """Say that no living node takes such runs; None if one does."""
     if not nodes:
         return "there is no living node to run it: fencepost run APP starts one"
     if not any(row.job in node.jobs for node in nodes):
         return f"none of the {len(nodes)} living nodes has the job {row.job!r}"
     if not any(row.job in node.jobs and row.queue in node.queues for node in nodes):
         return f"no living node with this job takes runs from the queue {row.queue!r}"
+    return None
+
+
+def _not_claimed(ledger: Ledger, row: RunRow, nodes: Sequence[NodeRow], now_us: int) -> str:
     if now_us - row.available_at <= _LATE_US:
         return "it is about to be claimed"
-    able = [node for node in nodes if row.job in node.jobs and row.queue in node.queues]
+    able = [node for node in nodes if row.job in node.jobs and row.queue in node.queues and node.draining_at is None]
+    if not able:
+        return "every node that could run it drains, and takes no more runs"
     return _unclaimed(able, running_by_node(ledger))
 
 

@@ -91,10 +91,11 @@ def trigger(
             )
         if not as_json:
             print(f"run {asked.run_id} of {job}" + ("" if asked.is_new else " (requested before, with the same key)"))
+        paused = _paused(ops, asked.run_id)
         if wait:
             return _await(ops, asked.run_id, as_json=as_json)
     if as_json:
-        print_json({"run": asked.run_id, "job": job, "new": asked.is_new})
+        print_json({"run": asked.run_id, "job": job, "new": asked.is_new, "paused": paused or None})
     return Exit.OK
 
 
@@ -119,6 +120,7 @@ def retry(
             "has ended can be repeated",
             lambda: ops.retry(run, by=who(by), reason=reason or None, again=again),
         )
+        _paused(ops, new)
     return answer({"run": new, "retry_of": run}, f"run {new} repeats run {run}", as_json=as_json)
 
 
@@ -225,7 +227,7 @@ def backfill(
     Example: fencepost backfill settle --from 2026-01-01T00:00Z --to 2026-01-31T23:59Z --dry-run
     """
     with front(ledger) as ops:
-        ops.job(job)
+        known = ops.job(job)
         now = ops.now()
         stretch = [needed_time(text, what=what, now=now, tz=tz) for text, what in ((first, "--from"), (last, "--to"))]
         if dry_run:
@@ -242,12 +244,27 @@ def backfill(
                 limit=limit,
                 again=again,
             )
+        _paused_queue(ops, str(known.policy.get("queue") or "default"))
     count = f"{counted(made.new, 'run')} of {job}, for {counted(made.asked, 'due time')}"
     return answer(
         {"job": job, "key": made.key, "asked": made.asked, "new": made.new},
         f"requested {count}; to repeat this call safely: --key {made.key}",
         as_json=as_json,
     )
+
+
+def _paused(ops: Operations, run_id: int) -> str:
+    """Say that a run waits for a pause, if it does; return the sentence."""
+    return _paused_queue(ops, ops.run(run_id).queue) if ops.pauses.list() else ""
+
+
+def _paused_queue(ops: Operations, queue: str) -> str:
+    from fencepost.cli.pauses import pause_note  # noqa: PLC0415 - few things are paused
+
+    sentence = pause_note(ops, queue)
+    if sentence:
+        messages.complain(visible(sentence))
+    return sentence
 
 
 @contextmanager

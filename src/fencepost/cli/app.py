@@ -24,6 +24,7 @@ from fencepost.cli import (
     messages,
     migrate,
     nodes,
+    pauses,
     permissions,
     restored,
     run,
@@ -67,8 +68,9 @@ app.command("runs", rich_help_panel=LOOK)(runs.runs)
 app.command("show", rich_help_panel=LOOK)(runs.show)
 app.command("logs", rich_help_panel=LOOK)(logs.logs)
 app.command("why", rich_help_panel=LOOK)(why.why)
-app.command("nodes", rich_help_panel=LOOK)(nodes.nodes)
+app.add_typer(nodes.app, name="nodes", rich_help_panel=LOOK)
 app.command("leader", rich_help_panel=LOOK)(nodes.leader)
+app.command("pauses", rich_help_panel=LOOK)(pauses.pauses)
 app.command("journal", rich_help_panel=LOOK)(journal.journal)
 app.add_typer(audit.app, name="audit", rich_help_panel=LOOK)
 app.command("trigger", rich_help_panel=ACT)(acts.trigger)
@@ -77,6 +79,8 @@ app.command("cancel", rich_help_panel=ACT)(acts.cancel)
 app.command("release", rich_help_panel=ACT)(acts.release)
 app.command("reprocess", rich_help_panel=ACT)(acts.reprocess)
 app.command("backfill", rich_help_panel=ACT)(acts.backfill)
+app.command("pause", rich_help_panel=ACT)(pauses.pause)
+app.command("resume", rich_help_panel=ACT)(pauses.resume)
 app.command("migrate", rich_help_panel=ACT)(migrate.migrate)
 app.command("restored", rich_help_panel=ACT)(restored.restored)
 app.add_typer(effects.app, name="effects", rich_help_panel=ACT)

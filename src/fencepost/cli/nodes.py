@@ -1,20 +1,37 @@
-"""``fencepost nodes`` and ``fencepost leader``: the nodes of a ledger, and which of them leads."""
+"""``fencepost nodes`` and ``fencepost leader``: the nodes of a ledger, which of them leads, and draining one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
-from fencepost.cli.ledger_options import Json, LedgerUrlOption, front
-from fencepost.cli.output import draw_fields, draw_rows, exactly, print_json, say, to_the_second
+from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, NeededReason, front, needed_reason, who
+from fencepost.cli.output import answer, counted, draw_fields, draw_rows, exactly, print_json, say, to_the_second
 
 if TYPE_CHECKING:
     from fencepost.app.records import LockRecord, NodeRecord
 
 
+class _NodesOrAct(typer.core.TyperGroup):
+    """Lets ``fencepost nodes`` mean ``fencepost nodes list``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_act = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if is_act else ["list", *args])
+
+
+app = typer.Typer(
+    cls=_NodesOrAct,
+    help="Show the living nodes (fencepost nodes, fencepost nodes --all); drain one.\n\nExample: fencepost nodes --all",
+    epilog="Exit code 1: there is no such node; 2: bad input, or the ledger cannot be reached.",
+)
+
+
+@app.command("list")
 def nodes(
     *,
     every: Annotated[bool, typer.Option("--all", help="Also nodes that have left or died.")] = False,
@@ -39,6 +56,30 @@ def nodes(
     else:
         print("there is no living node; fencepost run APP starts one")
     return Exit.OK
+
+
+@app.command()
+def drain(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node: its name, or its id (nodes --json).")],
+    *,
+    by: By = "",
+    reason: NeededReason = "",
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
+    """Ask a node to claim nothing more, to finish its runs, and to leave; fencepost run then ends with exit code 0.
+
+    It waits for its runs as long as they take. To give them a deadline, send SIGTERM to its process. There is no way
+    back: start another node.
+
+    Example: fencepost nodes drain web-1 --reason 'the machine is replaced'
+    """
+    why = needed_reason(reason)
+    with front(ledger) as ops:
+        found = ops.drain_node(node, by=who(by), reason=why)
+    runs = "it has no runs" if not found.running else f"it leaves when its {counted(found.running, 'run')} ended"
+    sentence = f"node {found.name} was asked to drain by {found.drain_by}: it claims nothing more, and {runs}"
+    return answer(document(found), sentence, as_json=as_json)
 
 
 def leader(*, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
@@ -74,7 +115,8 @@ def _without_leader(record: LockRecord | None) -> str:
 def _cells(node: NodeRecord) -> tuple[str, ...]:
     pause = "" if node.longest_pause_s is None else f"{node.longest_pause_s:.2f}s"
     ended = to_the_second(node.dead_at or node.left_at or node.draining_at)
-    why = f": {node.dead_why}" if node.dead_why else ""
+    asked = f", asked by {node.drain_by}" if node.state == "draining" and node.drain_by else ""
+    why = f": {node.dead_why}" if node.dead_why else asked
     return (
         node.name,
         f"{node.state} {ended}{why}".strip(),

@@ -83,7 +83,8 @@ def run(
 
     SIGTERM, SIGHUP and Ctrl-C drain within the grace; a second one ends at once (exit code 128 + its number).
 
-    Exit codes: 0 stopped normally; 2 it could not start; 70 a part of it failed, and it left.
+    Exit codes: 0 stopped normally, or drained (fencepost nodes drain); 2 it could not start; 70 a part of it
+    failed, and it left.
 
     Example: fencepost run shop.jobs:app --workers 8 --queues mail,default
     """
@@ -117,7 +118,7 @@ class Supervision:
         self._is_ending = False
 
     def run(self, grace_s: float) -> int:
-        """Run until a signal requests the end, or the node leaves because a part of it failed."""
+        """Run until a signal requests the end, or the node leaves: it was drained, or a part of it failed."""
         from fencepost.app.composing import StartCalledOff  # noqa: PLC0415 - it loads the engine
 
         with self._app.runtime.on_signals(_SIGNALS, self._receive):
@@ -130,13 +131,16 @@ class Supervision:
             messages.report(self._start_message())
             self._await_end(composed)
             is_requested = self._stop_requested.is_set()
-            messages.report(
-                f"leaving: what runs has {grace_s:g} s to end" if is_requested else "this node has left by itself"
-            )
+            messages.report(self._leaving(composed, grace_s))
             composed.stop(grace_s)
             self._app.close()
         messages.report("left")
-        return Exit.OK if is_requested else Exit.FAILED
+        return Exit.OK if is_requested or composed.node.was_drained else Exit.FAILED
+
+    def _leaving(self, composed: Composed, grace_s: float) -> str:
+        if self._stop_requested.is_set():
+            return f"leaving: what runs has {grace_s:g} s to end"
+        return "drained: its runs are done" if composed.node.was_drained else "this node has left by itself"
 
     def _await_end(self, composed: Composed) -> None:
         while not self._stop_requested.wait(_POLL_EVERY_S) and composed.node.is_running:

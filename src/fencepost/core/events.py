@@ -30,6 +30,7 @@ class What(StrEnum):
     OBSERVER_FAILED = "observer failed"
     NODE_JOINED = "node joined"
     NODE_LEFT = "node left"
+    NODE_DRAINS = "node drains"  # a person has asked this node to take no more runs, and to leave
     NODE_LOST = "node lost"  # this process lost its own session
     NODE_DIED = "node died"  # this process declared another node dead
     NODE_FAILED = "node failed"  # an essential part of this node has ended, so the node leaves

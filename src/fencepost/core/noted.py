@@ -33,6 +33,11 @@ class Noted(StrEnum):
     LEDGER_COPIED = "ledger copied"
     JOB_FORGOTTEN = "job forgotten"
     JOB_RENAMED = "job renamed"
+    ALL_PAUSED = "everything paused"
+    ALL_RESUMED = "everything resumed"
+    QUEUE_PAUSED = "queue paused"
+    QUEUE_RESUMED = "queue resumed"
+    NODE_DRAINED = "node asked to drain"
 
     # Noticed by nodes.
     NODE_DIED = What.NODE_DIED.value
@@ -67,6 +72,11 @@ DONE_BY_PEOPLE = frozenset(
         Noted.LEDGER_COPIED,
         Noted.JOB_FORGOTTEN,
         Noted.JOB_RENAMED,
+        Noted.ALL_PAUSED,
+        Noted.ALL_RESUMED,
+        Noted.QUEUE_PAUSED,
+        Noted.QUEUE_RESUMED,
+        Noted.NODE_DRAINED,
     }
 )
 """What goes into the audit, too, where the entry says who did it."""

@@ -43,6 +43,7 @@ PROBLEMS: tuple[ProblemKind, ...] = (
     ProblemKind(errors.NoSuchRun, 404, "no-such-run", "Not on record"),
     ProblemKind(errors.NoSuchJob, 404, "no-such-job", "Not on record"),
     ProblemKind(errors.NoSuchSchedule, 404, "no-such-schedule", "Not on record"),
+    ProblemKind(errors.NoSuchNode, 404, "no-such-node", "Not on record"),
     ProblemKind(errors.NoSuchLetter, 404, "no-such-letter", "Not on record"),
     ProblemKind(errors.NoSuchAccount, 404, "no-such-account", "Not on record"),
     ProblemKind(errors.NoSuchApiToken, 404, "no-such-api-token", "Not on record"),

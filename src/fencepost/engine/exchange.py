@@ -30,6 +30,7 @@ from fencepost.core.states import RunState
 from fencepost.engine.gate import Gate
 from fencepost.engine.loop_step import LedgerStep
 from fencepost.engine.node_state import EXCHANGE, Member, NodeState
+from fencepost.engine.paused_queues import NO_QUEUES, PausedQueues
 from fencepost.engine.planned_first import PlannedFirst
 from fencepost.engine.run_events import RunEvents
 from fencepost.engine.runner_jobs import ASK_FOR_ROOM_S, HOLD_OFF_S, RunnerJobs
@@ -40,7 +41,7 @@ from fencepost.engine.withdrawing import Withdrawing
 from fencepost.errors import LedgerRefused, LedgerUnavailable
 from fencepost.ledger.claiming import Claimed, claim, keys_wanted, mine
 from fencepost.ledger.finishing import finish
-from fencepost.ledger.looking import cancels, look
+from fencepost.ledger.looking import Look, cancels, look
 from fencepost.ledger.misfiring import settle_late
 
 _LARGEST_BATCH = 500  # larger ones gain nothing in `bench/throughput.py` and hold their locks longer
@@ -71,6 +72,7 @@ class Exchange(LedgerStep):
         self._policies = node.policies
         self._clock = node.clock
         self._queues = tuple(node.settings.queues)
+        self._paused = PausedQueues(node.ledger, self._queues)
         self._emit = node.emit
         self._run_events = RunEvents(node.emit, node.wants)
         self._planned_first = PlannedFirst(node)
@@ -123,7 +125,12 @@ class Exchange(LedgerStep):
         except LedgerRefused:
             self._same.doubt()
             raise
+        self._node.is_done = self._is_drained()
         return self._wake_at(now)
+
+    def _is_drained(self) -> bool:
+        """Whether a person has asked that this node drains, and it has nothing left to do."""
+        return self._node.drain_is_asked and self.is_empty and not self._lost_identities
 
     def _claims_first(self) -> bool:
         """Whether to claim before finishing: there is more to claim, and few endings wait."""
@@ -259,7 +266,7 @@ class Exchange(LedgerStep):
             group.expects_work = True
 
     def _claim(self, now: float) -> None:
-        if self._is_draining or not any(group.expects_work for group in self._groups):
+        if not self._may_claim or not any(group.expects_work for group in self._groups):
             return
         member = self._node.member
         if member is None or self._lost_identities or self._same.is_held:
@@ -292,6 +299,9 @@ class Exchange(LedgerStep):
         settle_late(self._connection, node=member.node_id, queues=self._queues, rules=rules, formers=formers)
 
     def _claim_for(self, group: RunnerJobs, member: Member, now: float) -> None:
+        if not self._paused.open:
+            group.expects_work = group.has_held_off = False  # the look that finds the end of the pause expects work
+            return
         room = min(group.runner.room(), self._batch)
         if room <= 0:
             return  # `expects_work` stays set
@@ -342,7 +352,7 @@ class Exchange(LedgerStep):
                 self._connection,
                 node=member.node_id,
                 jobs=group.jobs,
-                queues=self._queues,
+                queues=self._paused.open,
                 limit=room,
                 decide=self._policies.overlap,
                 gate=None if self._gate is None else self._opened(self._gate, group, room),
@@ -355,12 +365,17 @@ class Exchange(LedgerStep):
     def _opened(self, gate: Gate, group: RunnerJobs, room: int) -> dict[str, int]:
         left_out = gate.refused()
         return gate.open(
-            keys_wanted(self._connection, jobs=group.jobs, queues=self._queues, limit=room, without=left_out)
+            keys_wanted(self._connection, jobs=group.jobs, queues=self._paused.open, limit=room, without=left_out)
         )
+
+    @property
+    def _may_claim(self) -> bool:
+        """Whether this node neither stops nor drains."""
+        return not self._is_draining and not self._node.drain_is_asked
 
     def _is_claiming(self) -> bool:
         """Whether the next step will claim."""
-        if self._is_draining or self._node.member is None or self._same.is_held:
+        if not self._may_claim or self._node.member is None or self._same.is_held:
             return False
         return any(group.expects_work and group.runner.room() > 0 for group in self._groups)
 
@@ -369,7 +384,8 @@ class Exchange(LedgerStep):
     def _look(self, now: float) -> None:
         member = self._node.member
         was_hinted = self._agenda.begin_look(now)
-        seen = look(self._connection, node=member.node_id if member else "", queues=self._queues, jobs=self._jobs)
+        node_id, queues = member.node_id if member else "", self._paused.open or NO_QUEUES
+        seen = look(self._connection, node=node_id, queues=queues, jobs=self._jobs)
         self._clock.observe(seen.now_us)
         if member is not None and not seen.is_living:
             self._node.disown(member, "the ledger has noted its end")
@@ -382,8 +398,19 @@ class Exchange(LedgerStep):
         later = [self._clock.here(at_us) for at_us in times if at_us > seen.now_us]
         is_due = seen.is_due or len(later) < len(times)
         self._agenda.looked(now, next_at=min(later, default=None), is_due=is_due, was_hinted=was_hinted)
+        self._look_for_pauses(seen, now)
+        if seen.drain_is_asked:
+            self._node.ask_to_drain()
         if seen.keys_are_awaited:
             self._queue_stranded(now)
+
+    def _look_for_pauses(self, seen: Look, now: float) -> None:
+        """Read which queues are paused if any is. Where that has changed, claim, and look again at once."""
+        if self._paused.read(self._connection, seen):
+            self._expect_work()
+            self._agenda.look_by(now)
+        elif (end_us := self._paused.next_end_us) is not None:
+            self._agenda.look_by(max(self._clock.here(end_us), now))
 
     def _queue_stranded(self, now: float) -> None:
         if now < self._stranded.may_look_at:
@@ -402,6 +429,6 @@ class Exchange(LedgerStep):
         if self._lost_identities:
             return now + ASK_FOR_ROOM_S
         is_held, is_member = self._same.is_held, self._node.member is not None
-        claiming = [group for group in self._groups if group.expects_work]
+        claiming = [group for group in self._groups if group.expects_work and self._may_claim]
         claims_at = [group.claims_at(now, is_held=is_held, is_member=is_member) for group in claiming]
         return min([self._agenda.wake_at, *claims_at])

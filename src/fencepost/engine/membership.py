@@ -28,6 +28,7 @@ from fencepost.errors import FencepostError, SchemaMismatch
 from fencepost.leases.lease import Lease
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.declared import see
+from fencepost.ledger.draining import take_over_drain
 from fencepost.ledger.migrations import refuse_unreadable
 from fencepost.ledger.nodes import NewNode, drain, join, leave
 from fencepost.ledger.parking import unpark_for_older
@@ -45,6 +46,7 @@ class Membership(LoopStep):
     def __init__(self, node: NodeState) -> None:
         self._node = node
         self._is_leaving = False
+        self._former: str | None = None
         node.locks.observe(self._observe)
 
     def begin(self) -> None:
@@ -122,6 +124,8 @@ class Membership(LoopStep):
             if new.fingerprint is not None:
                 see(node.ledger, new.fingerprint, connection=connection)
             join(node.ledger, new, connection=connection)
+            if self._former is not None:
+                take_over_drain(node.ledger, node_id, former=self._former, connection=connection)
             try:
                 refuse_unreadable(node.ledger, connection)
             except SchemaMismatch:
@@ -150,7 +154,7 @@ class Membership(LoopStep):
         return member.lease.timings.renew_every_s / 4
 
     def _give_up(self, member: Member) -> None:
-        self._node.joined = None
+        self._node.joined, self._former = None, member.node_id
         self._stop_runs(member, member.lease.lost_reason or self._node.reason_to_disown or "unknown")
         member.lease.release()  # the lease of a disowned identity may still be held
 

@@ -7,6 +7,9 @@
                                    │ session lost: stop what runs, join under a new identity
     stop ──▶ claim nothing more ──▶ hand back claims not started ──▶ give the rest its grace ──▶ leave
 
+A node that a person has asked to drain claims nothing more, waits for its runs as long as they take, and then stops
+itself.
+
 `engine.loops` lists the loops, `engine.loop_step` defines one, and `engine.node_state` is what they share. No node is
 special: a leader, if the application wants one, only spares the other nodes the planning.
 """
@@ -28,6 +31,7 @@ from fencepost.errors import FencepostError, LedgerHeld
 LEADER = "fencepost/leader"
 _WHILE_HELD_S = 1.0  # how soon work continues after an operator has accepted the ledger
 _LOOP_ENDS_WITHIN_S = 5.0  # a call to the ledger ends within its own limit before that
+_DRAINED_GRACE_S = 5.0  # for what ends by itself: a node leaves when its runs are done
 _FAILING_GRACE_S = 5.0  # of a node that lost a loop: there may be no loop to finish runs or to renew the session
 
 
@@ -43,6 +47,7 @@ class Node:
         self._publish = publish
         self._is_started = False
         self._is_failing = False
+        self._is_leaving = False
         self._stopping = state.runtime.lock()
         self._stopped = state.stopped
         self._troubles = Troubles(state.runtime, node=lambda: self.node_id or "-", emit=state.emit)
@@ -61,6 +66,11 @@ class Node:
         """Until when this node may act, on the monotonic clock."""
         member = self._state.member
         return member.lease.trusted_until if member else float("-inf")
+
+    @property
+    def was_drained(self) -> bool:
+        """Whether it has left, or leaves, because a person has asked it to drain, and it has nothing left to do."""
+        return self._state.is_done
 
     @property
     def is_running(self) -> bool:
@@ -179,6 +189,7 @@ class Node:
                 self._state.wake(EXCHANGE)  # it checks the ledger and reports the hold
                 return now + _WHILE_HELD_S
             self._note_success(step)
+            self._leave_if_drained()
             return wake_at
 
         return Loop(step.name, watched, runtime=self._runtime, on_error=self._troubles.met)
@@ -187,6 +198,12 @@ class Node:
         """Report the end of a problem, unless the step succeeded only because it made no call without an identity."""
         if not step.acts_only_as_member or self._state.member is not None:
             self._troubles.over(step.name)
+
+    def _leave_if_drained(self) -> None:
+        """Leave when a person has asked this node to drain, and its runs are done."""
+        if self._state.is_done and not self._is_leaving:
+            self._is_leaving = True
+            self._state.in_background("drained", lambda: self.stop(_DRAINED_GRACE_S))
 
     def _leave_if_a_loop_died(self) -> None:
         """Leave if a loop has died: a node that claims and never finishes, or the reverse, is worse than no node."""

@@ -140,6 +140,8 @@ class NodeState:
         self.planning: Planning = _NoPlanning()
         self.election: Election | None = None
         self.withdrawn: set[str] = set()  # jobs that this process has and its workers do not
+        self.drain_is_asked = False  # a person has asked this process to take no more runs, finish, and leave
+        self.is_done = False  # and it has finished; set by the exchange
         self.joined: Member | None = None  # set by the membership; `member` also checks that it may act
         self._disowned: tuple[Member, str] | None = None
         self._looks: list[Callable[[Look], None]] = []
@@ -184,6 +186,13 @@ class NodeState:
     def served_jobs(self) -> tuple[str, ...]:
         """The jobs whose runs this node can take."""
         return tuple(name for name in self.jobs if name not in self.withdrawn)
+
+    def ask_to_drain(self) -> None:
+        """Take no more runs, under any identity of this process, and leave when the present ones are done."""
+        if not self.drain_is_asked:
+            self.drain_is_asked = True
+            reason = "a person asked for it: it takes no more runs, and leaves when those that it has are done"
+            self.emit(Event(What.NODE_DRAINS, node=self.node_id, holder=self.settings.name, reason=reason))
 
     # -- calls between loops -----------------------------------------------------------------------------------------
 

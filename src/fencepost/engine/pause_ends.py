@@ -1,5 +1,7 @@
 """When pauses end by themselves: the planner wakes for the next end, and resumes what was paused until then.
 
+Pauses of queues end in every claim by themselves. Here, the end is noted in the journal and the row removed.
+
 The ends are read once a minute, and within a second or two after a look has shown a new entry in the journal: every
 pause is noted there. If no node lives at an end, the first one that joins resumes the schedule, with the same result.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 from fencepost.engine.ledger_clock import LedgerClock
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
+from fencepost.ledger.queue_pauses import end_queue_pauses
 from fencepost.ledger.schedules import end_pauses
 
 _EVERY_S = 60.0  # for entries of the journal that commit late, and for ends that other nodes changed
@@ -44,8 +47,9 @@ class PauseEnds:
         self._must_read, self._read_at = False, now  # first: an entry that is noted meanwhile counts
         try:
             ended = end_pauses(self._database, is_believed=self._clock.observe, connection=connection)
+            of_queues_us = end_queue_pauses(self._database, is_believed=self._clock.observe, connection=connection)
         except BaseException:
             self._must_read = True
             raise
-        self._next_us = ended.next_end_us
+        self._next_us = min((each for each in (ended.next_end_us, of_queues_us) if each is not None), default=None)
         return ended.resumed > 0

@@ -20,6 +20,7 @@ from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.queue_pauses import pause_of
 from fencepost.ledger.schedule_rows import StoredSchedule, every_row
 from fencepost.ledger.serving import last_served_us, served_now
 
@@ -169,7 +170,7 @@ def _described(ledger: Ledger, run: RunRow, scope: Scope) -> tuple[Became, str]:
     became, describe_run = _DESCRIPTIONS.get(run.state, (Became.PLANNED, _queued))
     words = f"run {run.id} {describe_run(run._replace(node=_name_of(ledger, run.node)))}"
     if run.state == RunState.QUEUED or run.waits_for == WaitsFor.NODE:
-        words += _without_node(ledger, run)
+        words += _paused(ledger, run) + _without_node(ledger, run)
     return became, words + (_held_by(ledger, run, scope) if became is Became.SKIPPED else "")
 
 
@@ -181,6 +182,12 @@ _HELP = (
 
 def _unserved(job: str, since_us: int) -> str:
     return f"since {_at(since_us)} no living node has job {job!r} and takes runs from its queue: it is not planned"
+
+
+def _paused(ledger: Ledger, run: RunRow) -> str:
+    """Return the pause of its queue, or of everything, for which this run waits, or an empty text."""
+    pause = pause_of(ledger, run.queue)
+    return "" if pause is None else f"; {pause}"
 
 
 def _without_node(ledger: Ledger, run: RunRow) -> str:

@@ -5,6 +5,9 @@ that was ever given under its exclusive key. Of the runs with the same exclusive
 finds its key taken is skipped, or waits, or the holder is asked to stop, as `decide` says. Both the transaction that
 finds a key taken and the one that frees it lock the key's row first, so no run waits for a key that is free.
 
+Runs of a paused queue are not claimed: every statement that starts runs compares the pauses with the ledger's clock
+(`queue_pauses`). A node that was asked to drain claims nothing.
+
 **Not promised.** That a claim that ended in `LedgerUnavailable` did not happen: `mine` returns the runs that a node
 holds. That all due runs are claimed at once: rows that another node has locked are skipped.
 
@@ -169,9 +172,10 @@ SELECT x.key, x.run_id, x.token, {clock} FROM {exclusive} x WHERE {texts:x.key} 
 _KEYS_THERE = "SELECT x.key FROM {exclusive} x WHERE {texts:x.key}"
 _MAKE_KEYS = "INSERT INTO {exclusive} ({key}, token) SELECT e.name, 0 FROM {rows:e name=text} WHERE true"
 # Since they were found, another node may have tried them without success: then they are queued again with a back-off.
+# Or their queue was paused.
 _LOCK_RUNS = """
 SELECT {columns}, r.origin_key FROM {run} r
-WHERE {ints:r.id} AND {was:r.state} = 'queued' AND r.available_at + 0 <= %s{skip_locked}
+WHERE {ints:r.id} AND {was:r.state} = 'queued' AND r.available_at + 0 <= %s AND {unpaused:r.queue %s}{skip_locked}
 """
 _CATCHING_UP = "SELECT r.id, r.ticks FROM {run} r WHERE {ints:r.id} AND r.ticks > 1"
 _IS_QUEUED = Match("id", "id", "{was:r.state} = 'queued'")
@@ -254,7 +258,9 @@ class KeyedClaims:
         settled = KeyDecisions(new_keys=self._without_row(cursor, [key for key in keys if key not in holders]))
         ids = [run_id for run_id, key in keyed if key in holders]
         if ids:
-            runs = {row[0]: row for row in statements.rows(cursor, _LOCK_RUNS, statements.ints(ids), self._now_us)}
+            now_us = self._now_us
+            found = statements.rows(cursor, _LOCK_RUNS, statements.ints(ids), now_us, now_us)
+            runs = {row[0]: row for row in found}
             self._settle(settled, [runs[run_id] for run_id in ids if run_id in runs], holders)
             self._explain_skipped(cursor, settled)
             self._write(cursor, settled)

@@ -16,7 +16,8 @@ class Look(NamedTuple):
     `is_due`: a run of these jobs may be claimed now. `next_available_at_us`: when the next one may be, after now.
     `nodes_mark` changes when a node joins, drains, leaves or is declared dead. `cancels`: a run of this node is to
     stop. `keys_are_awaited`: a run of any job waits for an exclusive key. `is_living`: the ledger has this node, and
-    its end is not noted. `journal_mark` changes with every entry in the journal.
+    its end is not noted. `journal_mark` changes with every entry in the journal. `pauses`: how many pauses of queues,
+    or of everything, last. `drain_is_asked`: a person has asked that this node drains.
     """
 
     now_us: int
@@ -29,6 +30,8 @@ class Look(NamedTuple):
     keys_are_awaited: bool
     is_living: bool = True
     journal_mark: int = 0
+    pauses: int = 0
+    drain_is_asked: bool = False
 
 
 # The job is hidden from the query planner: few runs are queued, but a job may have many runs in history. The clock is
@@ -48,7 +51,9 @@ SELECT t.now,
     WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:coalesce(r.job, '')} AND r.available_at <= t.now),
   EXISTS (SELECT 1 FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'key'),
   EXISTS (SELECT 1 FROM {node} n WHERE n.id = %s AND n.left_at IS NULL AND n.dead_at IS NULL),
-  (SELECT max(j.id) FROM {journal} j)
+  (SELECT max(j.id) FROM {journal} j),
+  (SELECT count(*) FROM {pause} z WHERE z.until IS NULL OR z.until > t.now),
+  (SELECT n.drain_asked_at FROM {node} n WHERE n.id = %s)
 FROM (SELECT {clock} AS now) t
 """
 
@@ -58,11 +63,12 @@ def look(connection: LedgerConnection, *, node: str, queues: Collection[str], jo
     statements = statements_for(connection)
     ours = (statements.texts(queues), statements.texts(jobs))
     [row] = connection.read(
-        lambda cursor: statements.rows(cursor, _LOOK, *ours, node, *ours, node, *statements.clock())
+        lambda cursor: statements.rows(cursor, _LOOK, *ours, node, *ours, node, node, *statements.clock())
     )
-    now_us, available_at, due_at, waiting_at, mark, *answers, journal_mark = row
+    now_us, available_at, due_at, waiting_at, mark, *answers, journal_mark, pauses, drain_asked_at = row
     times = (int(now_us), available_at, due_at, waiting_at)
-    return Look(*times, mark or 0, *map(bool, answers))._replace(journal_mark=journal_mark or 0)
+    found = Look(*times, mark or 0, *map(bool, answers))
+    return found._replace(journal_mark=journal_mark or 0, pauses=pauses, drain_is_asked=drain_asked_at is not None)
 
 
 _CANCELS = """

@@ -55,6 +55,8 @@ class NodeRow(NamedTuple):
     longest_pause_us: int | None
     pauses_at: int | None
     draining_at: int | None
+    drain_asked_at: int | None = None
+    drain_by: str | None = None
 
     @property
     def is_living(self) -> bool:
@@ -79,7 +81,8 @@ def drain(database: Database, node_id: str, *, connection: LedgerConnection | No
     living = and_(table.c.id == node_id, table.c.left_at.is_(None), table.c.dead_at.is_(None))
 
     def work(cursor: Cursor) -> None:
-        database.change(cursor, update(table).where(living).values(draining_at=database.dialect.now()))
+        since = func.coalesce(table.c.draining_at, database.dialect.now())
+        database.change(cursor, update(table).where(living).values(draining_at=since))
 
     (connection or database).write(work)
 
@@ -161,6 +164,13 @@ def nodes(
         quoted = (json.dumps(job) for job in sorted(jobs))
         query = query.where(or_(*(func.replace(table.c.jobs, each, "") != table.c.jobs for each in quoted)))
     return _read(database, query, connection)
+
+
+def nodes_within(database: Database, cursor: Cursor, *, ids: Collection[str] | None = None) -> list[NodeRow]:
+    """Return the nodes whose end is not noted, or those with these ids, in the transaction of `cursor`."""
+    c = database.tables.node.c
+    wanted = and_(c.left_at.is_(None), c.dead_at.is_(None)) if ids is None else c.id.in_(sorted(ids))
+    return [_node(row) for row in database.rows(cursor, _all(database).where(wanted).order_by(c.started_at, c.id))]
 
 
 def node_names(database: Database, ids: Collection[str]) -> dict[str, str]:

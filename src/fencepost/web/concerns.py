@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fencepost.core.noted import Noted
+from fencepost.web import zones
 from fencepost.web.zones import duration
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fencepost.app.records import JobRecord, NodeRecord, RunRecord, ScheduleRecord
 
 DAY = timedelta(hours=24)
+_LONG_DRAIN = timedelta(hours=1)
 LATE = timedelta(seconds=60)
 _MOST = 200
 _MOST_SCHEDULES = 1000
@@ -61,6 +63,7 @@ class Concerns:
         """Return all concerns, worst first, and of equal harm those that last longest."""
         looks: Sequence[Callable[[], Iterator[NowRow]]] = (
             self._nodes,
+            self._paused,
             self._schedules,
             self._held,
             self._dead,
@@ -102,6 +105,10 @@ class Concerns:
                 "Nodes",
             )
         for each in found:
+            if each.is_living and each.drain_asked_at is not None and each.drain_asked_at < self._now - _LONG_DRAIN:
+                words = f"node {each.name} drains for {duration(self._now - each.drain_asked_at)}, asked by "
+                words += f"{each.drain_by}: it waits for {each.running} of its runs"
+                yield NowRow(45, "warn", "node drains", words, each.drain_asked_at, "/nodes", "Nodes")
             if each.dead_at is not None and each.dead_at > self._now - DAY:
                 why = f": {each.dead_why}" if each.dead_why else ""
                 yield NowRow(
@@ -113,6 +120,14 @@ class Concerns:
                     "/nodes?all=1",
                     "Nodes",
                 )
+
+    def _paused(self) -> Iterator[NowRow]:
+        """Name every pause: somebody may have forgotten it."""
+        for each in self._ask.pauses.list():
+            what = "everything" if each.queue is None else f"queue {each.queue}"
+            ends = "until it is resumed" if each.paused_until is None else f"until {zones.in_utc(each.paused_until)}"
+            words = f"{what} is paused by {each.paused_by}, {ends}: {each.reason or 'no reason was given'}"
+            yield NowRow(8, "bad", "paused", words, each.paused_at, "/nodes#pauses", "Pauses")
 
     def _held(self) -> Iterator[NowRow]:
         for run in self._ask.runs(states=("waiting",), waits_for="person", limit=_GROUPS):

@@ -20,6 +20,9 @@ _SENTENCES = {
     "saved": "The schedule was saved.",
     "deleted": "The schedule was deleted.",
     "backfilled": "{n} runs were asked for.",
+    "paused-queue": "It is paused.",
+    "resumed-queue": "It is resumed: what waits is claimed.",
+    "drained": "The node was asked to drain: it claims nothing more, and leaves when its runs are done.",
     "changed": "The change was made.",
 }
 

@@ -83,6 +83,7 @@ def render(visit: Visit, template: str, *, status: int = 200, **values: Any) -> 
 def drawn(visit: Visit, template: str, **values: Any) -> str:
     """Return the text of a page."""
     now = values.get("now")
+    entry = visit.passing.entry
     return (
         environment()
         .get_template(template)
@@ -90,7 +91,8 @@ def drawn(visit: Visit, template: str, **values: Any) -> str:
             visit=visit,
             url=visit.url,
             here=visit.here,
-            entry=visit.passing.entry,
+            entry=entry,
+            pauses=[] if entry is None else entry.authorized.pauses.list(),
             nonce=visit.passing.nonce,
             layout="fragment.html" if visit.is_fragment else "layout.html",
             when=_when(visit, now),

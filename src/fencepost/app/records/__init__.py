@@ -28,6 +28,7 @@ from fencepost.app.records.ledgers import DecisionRecord, RenamedJobRecord, Stan
 from fencepost.app.records.logs import LogRecord
 from fencepost.app.records.nodes import JournalRecord, LetterRecord, LockRecord, NodeRecord, PastLockRecord
 from fencepost.app.records.outlooks import ClockChangeRecord, MomentRecord, OutlookRecord
+from fencepost.app.records.pauses import PauseRecord, ResumedRecord
 from fencepost.app.records.record import LedgerRecord, NodeNames, WindowRecord, spelled
 from fencepost.app.records.runs import AttemptRecord, PartRecord, RunRecord, WhyRecord
 
@@ -54,7 +55,9 @@ __all__ = [
     "PartRecord",
     "PartitionRecord",
     "PastLockRecord",
+    "PauseRecord",
     "RenamedJobRecord",
+    "ResumedRecord",
     "RunRecord",
     "ScheduleRecord",
     "StandingRecord",

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord(LedgerRecord):
-    """A node. `running`: how many runs it executes; `state`: ``living``, ``draining``, ``left`` or ``dead``."""
+    """A node. `running`: how many runs it executes; `state`: ``living``, ``draining``, ``left`` or ``dead``.
+
+    `drain_by`: the person who has asked it to drain, at `drain_asked_at`.
+    """
 
     id: str
     name: str
@@ -38,6 +41,8 @@ class NodeRecord(LedgerRecord):
     dead_at: datetime | None
     dead_why: str | None
     longest_pause_s: float | None
+    drain_asked_at: datetime | None = None
+    drain_by: str | None = None
 
     @staticmethod
     def of(row: NodeRow, *, running: int) -> NodeRecord:
@@ -59,6 +64,8 @@ class NodeRecord(LedgerRecord):
             dead_at=at_or_none(row.dead_at),
             dead_why=row.dead_why,
             longest_pause_s=seconds_of(row.longest_pause_us),
+            drain_asked_at=at_or_none(row.drain_asked_at),
+            drain_by=row.drain_by,
         )
 
     @property

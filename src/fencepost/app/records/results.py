@@ -20,11 +20,15 @@ class LedgerStateRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class TriggeredRecord(LedgerRecord):
-    """A run that was requested. `is_new`: False if a request with the same key had made it before."""
+    """A run that was requested. `is_new`: False if a request with the same key had made it before.
+
+    `paused`: the pause of its queue, or of everything, for which it waits.
+    """
 
     run_id: int
     job: str
     is_new: bool
+    paused: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

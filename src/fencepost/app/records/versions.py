@@ -1,4 +1,4 @@
-"""Versions of runs and schedules: short texts that change when what an act depends on does.
+"""Versions of runs, schedules and pauses: short texts that change when what an act depends on does.
 
 An act with ``expect=`` is done only if the row still has the version that the caller saw. It is compared in the act's
 own transaction, with the row locked, so nothing can change in between.
@@ -13,6 +13,7 @@ from fencepost.core.identity import canonical_json
 
 if TYPE_CHECKING:
     from fencepost.app.records.jobs import ScheduleRecord
+    from fencepost.app.records.pauses import PauseRecord
     from fencepost.app.records.runs import RunRecord
     from fencepost.ledger.history import RunRow
 
@@ -33,6 +34,14 @@ def schedule_version(schedule: ScheduleRecord) -> str:
     ends = [] if schedule.paused_until is None else [schedule.paused_until.isoformat()]
     fields = [schedule.id, schedule.job, schedule.spec, schedule.params, schedule.origin, paused]
     return _hashed([*fields, schedule.created_at.isoformat(), *ends])
+
+
+def pause_version(pause: PauseRecord | None) -> str:
+    """Return the version of the pause of a queue: another one after each pause and resumption; None: not paused."""
+    if pause is None:
+        return _hashed([])
+    until = None if pause.paused_until is None else pause.paused_until.isoformat()
+    return _hashed([pause.queue, pause.paused_at.isoformat(), pause.paused_by, until, pause.reason])
 
 
 def _hashed(fields: list[object]) -> str:

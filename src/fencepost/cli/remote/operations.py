@@ -26,6 +26,7 @@ from fencepost.app.records import (
 from fencepost.app.records.record import LedgerRecord
 from fencepost.app.records.shapes import read_record
 from fencepost.cli.remote.connection import ServerConnection, part
+from fencepost.cli.remote.pauses import RemotePauses
 from fencepost.cli.remote.subjects import (
     RemoteAudit,
     RemoteBulk,
@@ -65,6 +66,7 @@ class RemoteOperations:
         self.bulk = RemoteBulk(exchange)
         self.audit = RemoteAudit(exchange)
         self.restored = RemoteRestored(exchange)
+        self.pauses = RemotePauses(exchange)
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
@@ -266,6 +268,10 @@ class RemoteOperations:
                 break
             after_id = made[-1].old_id
         return made
+
+    def drain_node(self, node: str, *, by: str, reason: str | None = None) -> NodeRecord:
+        """Ask a living node to drain."""
+        return read_record(NodeRecord, self._server.act(f"/nodes/{part(node)}/drain", {"reason": reason}))
 
     def rename_job(
         self, old: str, new: str, *, by: str, reason: str | None = None, effects: Sequence[str] | None = None

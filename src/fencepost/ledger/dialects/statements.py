@@ -28,7 +28,7 @@ from fencepost.ledger.claim_order import CLAIM_ORDER_COLUMNS, order_by, ranks
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
 
-TABLES = ("node", "job", "schedule", "run", "attempt", "exclusive", "journal", "identity")
+TABLES = ("node", "job", "schedule", "run", "attempt", "exclusive", "journal", "identity", "pause")
 # Fields of a claim whose column has another name. Fields of times end in _us, their columns do not.
 _COLUMNS = {"run_id": "id", "attempt": "attempts", "claimed_at_us": "started_at"}
 _CLAIMED = tuple(f"r.{_COLUMNS.get(name, name.removesuffix('_us'))}" for name in Claim._fields)
@@ -38,8 +38,11 @@ _RANKED = (*_CLAIMED, *(rank for rank in ranks("r") if rank not in _CLAIMED))
 CLAIM_WIDTH = len(_CLAIMED)
 claim_rank = itemgetter(*map(_RANKED.index, ranks("r")))
 """Sorts rows of `{ranked_columns}` as runs are claimed. The first `CLAIM_WIDTH` columns of these make a `Claim`."""
-# A node that was declared dead, or has left, claims nothing. It may not know of its end yet.
-_NOT_ENDED = "NOT EXISTS (SELECT 1 FROM {node} me WHERE me.id = %s AND coalesce(me.dead_at, me.left_at) IS NOT NULL)"
+# A node that was declared dead, has left, or was asked to drain, claims nothing. It may not know of that yet.
+_NOT_ENDED = (
+    "NOT EXISTS (SELECT 1 FROM {node} me "
+    "WHERE me.id = %s AND coalesce(me.dead_at, me.left_at, me.drain_asked_at) IS NOT NULL)"
+)
 _AGAIN = frozenset(("queued", "waiting"))
 _STATE = attrgetter("state")
 _PERSON = {"waiting": "person"}
@@ -116,6 +119,7 @@ class LedgerStatements(ABC):
             "ready": "",  # an index hint for schedules that are due and have a node, where the database needs one
             "clock": dialect.now_sql,
             "not_ended": _NOT_ENDED.format_map(self.fields),
+            "unpaused": Word(self._unpaused),
         }
         self._filled: dict[str, str] = {}
 
@@ -185,6 +189,18 @@ class LedgerStatements(ABC):
     @abstractmethod
     def end_alone(self, connection: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
         """Do the same in its own transaction."""
+
+    def _unpaused(self, spec: str) -> str:
+        """Expand ``{unpaused:queue time}``: neither this queue nor everything is paused at that time.
+
+        Name the queue by a parameter where there is one: then it is asked once, and not for every row.
+        """
+        queue, now = spec.split(maxsplit=1)
+        pause = self.fields["pause"]
+        return (
+            f"NOT EXISTS (SELECT 1 FROM {pause} z WHERE z.queue IN ('', {queue}) "  # noqa: S608 - fixed names only
+            f"AND (z.until IS NULL OR z.until > {now}))"
+        )
 
     def _rows(self, spec: str) -> str:
         """Expand ``{rows:e id=int key=text}``: a table of the rows in one parameter, made by `listed`."""

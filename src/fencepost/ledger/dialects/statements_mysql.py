@@ -28,6 +28,7 @@ from fencepost.ledger.dialects.statements import (
 _FIND = """
 SELECT {ranked_columns} FROM {run} r FORCE INDEX ({run_claim})
 WHERE r.state = 'queued' AND r.queue = %s AND r.available_at <= %s AND {texts:r.job}{gate} AND {not_ended}
+  AND {unpaused:%s %s}
 ORDER BY {claim_order:r} LIMIT {limit}{skip_locked}
 """
 
@@ -147,7 +148,9 @@ class HotMysql(TransactionStatements):
         gate = () if wanted.keys is None else (self.texts(wanted.keys),)
         template = _FIND.replace("{limit}", str(wanted.limit)).replace("{gate}", "" if wanted.keys is None else _GATE)
         given = (self.texts(wanted.jobs), *gate, wanted.node)
-        rows = [row for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, *given)]
+        rows = [
+            row for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, *given, queue, now_us)
+        ]
         if len(wanted.queues) > 1:
             rows.sort(key=claim_rank)
         return [Claim(*row[:CLAIM_WIDTH]) for row in rows[: wanted.limit]]

@@ -45,7 +45,8 @@ _SUCCEEDED = {"succeeded"}
 
 _FIND = """
     SELECT r.id, {ranking_columns}, r.exclusive_key, r.token FROM {run} r
-    WHERE r.state = 'queued' AND r.queue = {queue} AND r.available_at <= (SELECT now FROM clock)
+    WHERE r.state = 'queued' AND r.queue = {queue} AND {unpaused:{queue} (SELECT now FROM clock)}
+      AND r.available_at <= (SELECT now FROM clock)
       AND r.available_at >= %s AND r.job || '' = ANY(%s::text[]){gate} AND EXISTS (SELECT 1 FROM allowed)
     ORDER BY {claim_order:r} LIMIT {limit} FOR UPDATE SKIP LOCKED"""
 
@@ -228,9 +229,9 @@ class HotPostgres(LedgerStatements):
 
     def _take(self, connection: LedgerConnection, wanted: ClaimRequest, floor_us: int) -> Taken:
         take, find = self._takes.get(_shape(wanted)) or self._take_sql(wanted)
-        queues = wanted.queues[0] if len(wanted.queues) == 1 else _texts(wanted.queues)
+        queues = wanted.queues * 2 if len(wanted.queues) == 1 else (_texts(wanted.queues),)
         gate = () if wanted.keys is None else (_texts(wanted.keys),)
-        given = (wanted.node, queues, floor_us, _texts(wanted.jobs), *gate)
+        given = (wanted.node, *queues, floor_us, _texts(wanted.jobs), *gate)
         cursor: Any
         with connection.autocommit() as cursor:
             _keep_plans(cursor)

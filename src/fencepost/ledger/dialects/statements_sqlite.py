@@ -15,6 +15,7 @@ from fencepost.ledger.dialects.statements import ClaimRequest, EndingRows, Match
 _FIND = """
 SELECT {ranks}, r.id, r.exclusive_key FROM {run} r
 WHERE r.state = 'queued' AND r.queue = %s AND r.available_at <= %s AND {texts:+r.job}{gate} AND {not_ended}
+  AND {unpaused:%s %s}
 ORDER BY {claim_order:r} LIMIT {limit}
 """
 
@@ -113,7 +114,9 @@ class HotSqlite(TransactionStatements):
         gate: Sequence[Any] = () if wanted.keys is None else (self.texts(wanted.keys),)
         template = _FIND.replace("{limit}", str(wanted.limit)).replace("{gate}", "" if wanted.keys is None else _GATE)
         given = (self.texts(wanted.jobs), *gate, wanted.node)
-        rows = [row for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, *given)]
+        rows = [
+            row for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, *given, queue, now_us)
+        ]
         if len(wanted.queues) > 1:
             rows.sort()
         return [_Found(*row[-2:]) for row in rows[: wanted.limit]]

@@ -172,9 +172,19 @@ def trigger(call: ApiCall, body: Trigger) -> ApiReply:
     def said(made: Any) -> TriggeredRecord:
         return TriggeredRecord(made.run_id, body.job, made.is_new)
 
+    def paused(made: Any) -> dict[str, Any]:
+        pauses = call.ask.pauses.list()
+        queue = call.ask.run(made.run_id).queue if pauses else ""
+        return {"paused": next((each.sentence for each in pauses if each.concerns(queue)), None)}
+
     given = body.model_dump(exclude={"job", "params"})
     return call.act(
-        lambda: call.ask.trigger(body.job, body.params, **given), said, within=said, job=body.job, status=201
+        lambda: call.ask.trigger(body.job, body.params, **given),
+        said,
+        within=said,
+        job=body.job,
+        status=201,
+        only_now=paused,
     )
 
 
