@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 
 from fencepost.core.events import Event, What
+from fencepost.core.names import LEADER_LEASE
 from fencepost.engine.loop import Loop
 from fencepost.engine.loop_step import LoopStep
 from fencepost.engine.loops import LOOPS, MakeStep, steps_of
@@ -25,7 +26,6 @@ from fencepost.engine.node_state import EXCHANGE, NodeState
 from fencepost.engine.troubles import Troubles
 from fencepost.errors import FencepostError, LedgerHeld
 
-LEADER = "fencepost/leader"
 _WHILE_HELD_S = 1.0
 _LOOP_ENDS_WITHIN_S = 5.0
 _FAILING_GRACE_S = 5.0  # of a node that lost a loop: there may be no loop to finish runs or to renew the session
@@ -113,7 +113,7 @@ class Node:
         for runner in state.runners:
             runner.start(wake)
         if state.settings.leader:
-            state.election = state.locks.election(LEADER, ttl=state.ttl_s)
+            state.election = state.locks.election(LEADER_LEASE, ttl=state.ttl_s)
         for loop in self._loops:
             loop.start()
 

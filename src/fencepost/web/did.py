@@ -20,6 +20,8 @@ _SENTENCES = {
     "deleted": "The schedule was deleted.",
     "backfilled": "{n} runs were asked for.",
     "changed": "The change was made.",
+    "lock-released": "The lock was taken away from its holder.",
+    "lock-was-free": "Nobody held the lock any more; nothing was done.",
 }
 
 
