@@ -182,6 +182,7 @@ def scene(url: str) -> Iterator[Scene]:
     _a_key_that_another_job_holds(app, others)
     _a_schedule_that_was_another_jobs(app)
     _nodes(app)
+    app._node_locks().lock(f"{MARK} lock").acquire().release()
     yield Scene(app, Target(own, MINE, MINE), others, Authentication(app.operations))
     app.close()
 

@@ -33,6 +33,8 @@ def _bodies(job: str, run: int) -> dict[str, Any]:
         "drop": chosen,
         "again": {"reason": "why"},
         "forget": {"reason": "why"},
+        "release": {"reason": "why"},
+        "reset": {"reason": "why"},
     }
 
 

@@ -102,6 +102,9 @@ class Concerns:
                 "Nodes",
             )
         for each in found:
+            if each.state == "overdue":
+                words = f"node {each.name} has not renewed its lease for its ttl; the next node that has watched it for"
+                yield NowRow(40, "bad", "node overdue", f"{words} a ttl takes over its runs", None, "/nodes", "Nodes")
             if each.dead_at is not None and each.dead_at > self._now - DAY:
                 why = f": {each.dead_why}" if each.dead_why else ""
                 yield NowRow(
