@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.cli.exec_options import STORE_VARIABLE
-from fencepost.cli.ledger_options import front, who
+from fencepost.cli.ledger_options import front, needed_reason, who
 from fencepost.cli.remote.server import chosen_server
 from fencepost.core.names import NODE_LEASE, lock_name
 from fencepost.errors import ConfigurationError, LockHeld, NoSuchLock
@@ -34,8 +34,6 @@ class LockPlace(NamedTuple):
 
 class StoreLocks:
     """The locks of a store that was named by its URL. It keeps no audit."""
-
-    keeps_reasons = False
 
     def __init__(self, locks: Locks) -> None:
         """Ask `locks`."""
@@ -64,13 +62,17 @@ class StoreLocks:
         found = self._locks.history(name, limit=limit)
         return None if found is None else [PastLockRecord.of(each) for each in found]
 
-    def release(self, lock: LockRecord, *, by: str, reason: str) -> bool:
-        """Take a lock away from the holder that was shown; return False if that one does not hold it any more."""
+    def on_record(self, by: str, reason: str) -> tuple[str, str]:
+        """Refuse what a store does not keep."""
         if by or reason:
             raise ConfigurationError(
                 "a store keeps no record of who released a lock, and why: leave out --by and --reason, or give "
                 "--ledger URL instead of --store, where the leases are those of a ledger"
             )
+        return "", ""
+
+    def release(self, lock: LockRecord, *, by: str, reason: str) -> bool:
+        """Take a lock away from the holder that was shown; return False if that one does not hold it any more."""
         return self._locks.revoke(lock.name, grant_id=lock.grant_id) is not None
 
     def reset(self, name: str, *, by: str, reason: str) -> int:
@@ -83,8 +85,6 @@ class StoreLocks:
 
 class LedgerLocks:
     """The locks of a ledger, or of a server's: what is done is in the audit."""
-
-    keeps_reasons = True
 
     def __init__(self, locks: LockOperations, store: str) -> None:
         """Ask `locks` for those of `store`."""
@@ -109,9 +109,13 @@ class LedgerLocks:
         """Return ended grants, or None if the store keeps none."""
         return self._locks.history(name, store=self._store, limit=limit)
 
+    def on_record(self, by: str, reason: str) -> tuple[str, str]:
+        """Return who acts, and why."""
+        return who(by), needed_reason(reason)
+
     def release(self, lock: LockRecord, *, by: str, reason: str) -> bool:
         """Take a lock away from the holder that was shown; return False if nobody holds it any more."""
-        done = self._locks.release(lock.name, by=who(by), reason=reason, token=lock.token, store=self._store)
+        done = self._locks.release(lock.name, by=by, reason=reason, token=lock.token, store=self._store)
         return done.released
 
     def reset(self, name: str, *, by: str, reason: str) -> int:

@@ -11,7 +11,7 @@ from fencepost.cli import tables
 from fencepost.cli.documents import document
 from fencepost.cli.exec_options import STORE_VARIABLE
 from fencepost.cli.exits import Exit
-from fencepost.cli.ledger_options import By, LedgerUrlOption, Reason, front, needed_reason
+from fencepost.cli.ledger_options import By, LedgerUrlOption, Reason, front
 from fencepost.cli.lock_places import LockPlace, needs_terminal, reached
 from fencepost.cli.output import answer, draw_rows, print_json, say, to_the_second
 from fencepost.core.names import lock_name
@@ -152,11 +152,11 @@ def release(
     """
     lock_name(name)
     with reached(LockPlace(store, ledger, other)) as place:
-        why = needed_reason(reason) if place.keeps_reasons else reason
+        person, why = place.on_record(by, reason)
         record = place.show(name)
         if record.held and not yes:
             _confirm(record)
-        is_done = record.held and place.release(record, by=by, reason=why)
+        is_done = record.held and place.release(record, by=person, reason=why)
     return answer({"released": is_done, **document(record)}, _what_was_done(record, is_done=is_done), as_json=as_json)
 
 
