@@ -378,6 +378,14 @@ class NoSuchApiToken(NotInLedger):
         self.token_id = token_id
 
 
+class NoSuchLock(NotInLedger):
+    """The lease store has no lock of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no lock {name!r} here")
+        self.name = name
+
+
 class NoSuchRun(NotInLedger):
     """The run never existed, was merged into a later run before it started, or was pruned."""
 

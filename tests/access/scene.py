@@ -101,6 +101,14 @@ CASES: dict[str, Call] = {
     "bulk.show": lambda a, t: a.bulk.show(t.run),
     "bulk.again": lambda a, t: a.bulk.again(t.run, reason="why"),
     "bulk.forget": lambda a, t: a.bulk.forget(t.run, reason="why"),
+    "locks.stores": lambda a, _: a.locks.stores(),
+    "locks.list": lambda a, _: (a.locks.list(), a.locks.list(held=True), a.locks.list(limit=1)),
+    "locks.show": lambda a, t: a.locks.show(f"{MARK} lock"),
+    "locks.history": lambda a, t: (a.locks.history(), a.locks.history(f"{MARK} lock")),
+    "locks.leaders": lambda a, _: a.locks.leaders(),
+    "locks.keys": lambda a, _: (a.locks.keys(), a.locks.keys(limit=1), a.locks.keys(after="shared")),
+    "locks.release": lambda a, _: a.locks.release(f"{MARK} lock", reason="why"),
+    "locks.reset": lambda a, _: a.locks.reset(f"{MARK} lock", reason="why"),
     "audit.entries": lambda a, t: (a.audit.entries(), a.audit.entries(job=t.job)),
     "audit.anchor": lambda a, _: a.audit.anchor(),
     "audit.verify": lambda a, _: a.audit.verify(),
@@ -179,6 +187,7 @@ def scene(url: str) -> Iterator[Scene]:
     _a_schedule_that_was_another_jobs(app)
     _nodes(app)
     app.operations.pauses.pause(f"{MARK}-queue", by=f"{MARK} person", reason=f"{MARK} why")
+    app._node_locks().lock(f"{MARK} lock").acquire().release()
     yield Scene(app, Target(own, MINE, MINE), others, Authentication(app.operations))
     app.close()
 

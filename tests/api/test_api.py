@@ -252,6 +252,7 @@ NOT_BY_REST = {
     "principal", "caller", "scope_key", "check", "may", "once",  # who asks
     "read_params",  # the client does it, by the job's signature
     "schedules.iterate", "letters.iterate",  # the client goes from page to page
+    "locks.stores",  # a store that is not there is refused where it is asked for
     "access.put_account",  # users: add, or set the password
 }  # fmt: skip
 

@@ -35,6 +35,8 @@ def _bodies(job: str, run: int) -> dict[str, Any]:
         "forget": {"reason": "why"},
         "pauses": {"queue": None, "reason": "why"},
         "drain": {"reason": "why"},
+        "release": {"reason": "why"},
+        "reset": {"reason": "why"},
     }
 
 

@@ -15,8 +15,10 @@ import pytest
 from fencepost import App
 from fencepost.access import Access
 from fencepost.app.composing import publish
+from fencepost.app.lock_operations import LockOperations
 from fencepost.app.operations import Operations
 from fencepost.cli.remote.access import RemoteAccess
+from fencepost.cli.remote.locks import RemoteLocks
 from fencepost.cli.remote.operations import RemoteOperations
 from fencepost.core.rights import Scope
 from fencepost.web import web
@@ -99,6 +101,9 @@ READING = [
     "pauses --json",
     "leader",
     "leader --json",
+    "leader --history",
+    "locks keys",
+    "locks keys --json",
     "journal",
     "journal --json --limit 3",
     "journal --what nonsense",
@@ -330,7 +335,10 @@ def test_act_whose_answer_was_lost_is_sent_again_under_its_key(tmp_path: Path, m
     app.close()
 
 
-@pytest.mark.parametrize(("remote", "beside"), [(RemoteOperations, Operations), (RemoteAccess, Access)])
+@pytest.mark.parametrize(
+    ("remote", "beside"),
+    [(RemoteOperations, Operations), (RemoteAccess, Access), (RemoteLocks, LockOperations)],
+)
 def test_methods_take_what_those_beside_the_ledger_take(remote: type, beside: type) -> None:
     for name, method in vars(remote).items():
         if name.startswith("_"):

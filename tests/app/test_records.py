@@ -141,6 +141,9 @@ NODE = {
     "dead_at": "instant or null",
     "dead_why": "text or null",
     "longest_pause_s": "number or null",
+    "lease_age_s": "number or null",
+    "lease_ttl_s": "number or null",
+    "trust_left_s": "number or null",
 }
 LOCK = {
     "name": "text",
@@ -151,6 +154,11 @@ LOCK = {
     "acquired_at": "instant or null",
     "free_in_s": "number or null",
     "last_tick_at": "instant or null",
+    "kept": "boolean",
+    "age_s": "number or null",
+    "ttl_s": "number or null",
+    "waited_for": "boolean or null",
+    "store": "text or null",
 }
 PAST_LOCK = {
     "name": "text",

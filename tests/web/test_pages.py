@@ -24,7 +24,8 @@ def targets(run_id):
         "/jobs/report%2Fpart", "/jobs/settle/trigger", f"/jobs/settle/trigger?like={run_id}",
         "/jobs/settle/backfill?first=72h&last=now", "/jobs/settle/schedule?id=x&when=every+5m",
         "/why", "/why?job=settle", "/why?job=settle&at=2026-01-01T00:00Z",
-        "/schedules", "/schedules/settle", "/schedules/nightly:7", "/nodes", "/nodes?all=1", "/audit", "/access",
+        "/schedules", "/schedules/settle", "/schedules/nightly:7", "/nodes", "/nodes?all=1&locks=all",
+        "/audit", "/access",
         "/schedules/settle?when=0+3+*+*+*&zone=Europe/Berlin", "/?tz=Asia/Seoul", "/runs?tz=own",
         f"/runs/{run_id}?tz=own",
     ]  # fmt: skip
@@ -316,6 +317,8 @@ def test_no_page_shows_a_byte_of_jobs_that_the_caller_may_not_see(ledger_url):
             "/jobs.json",
             "/schedules.json",
             "/nodes.json",
+            "/locks.json",
+            f"/lock?name={MARK}%20lock",
             f"/runs?q=by:{MARK}",
             "/runs?q=key:shared",
         ]

@@ -17,6 +17,7 @@ from typing import Any
 from fencepost.access.authority import CALLER, Authority
 from fencepost.access.authorized_access import AuthorizedAccess
 from fencepost.access.authorized_ledger import AuthorizedAudit, AuthorizedBulk, AuthorizedLetters, AuthorizedRestored
+from fencepost.access.authorized_locks import AuthorizedLocks
 from fencepost.access.authorized_nodes import AuthorizedPauses
 from fencepost.access.authorized_schedules import AuthorizedSchedules
 from fencepost.access.identity import Identity
@@ -53,6 +54,7 @@ class Authorized:
         self._ledger = operations.ledger
         self.schedules = AuthorizedSchedules(self._authority)
         self.letters = AuthorizedLetters(self._authority)
+        self.locks = AuthorizedLocks(self._authority)
         self.bulk = AuthorizedBulk(self._authority)
         self.audit = AuthorizedAudit(self._authority)
         self.restored = AuthorizedRestored(self._authority)

@@ -61,6 +61,14 @@ RIGHTS: Mapping[str, HumanAct | None] = {
     "bulk.show": HumanAct.LOOK,
     "bulk.again": HumanAct.REPEAT_BULK,
     "bulk.forget": HumanAct.FORGET_BULK,
+    "locks.stores": HumanAct.LOOK,
+    "locks.list": HumanAct.LOOK,
+    "locks.show": HumanAct.LOOK,
+    "locks.history": HumanAct.LOOK,
+    "locks.leaders": HumanAct.LOOK,
+    "locks.keys": HumanAct.LOOK,
+    "locks.release": HumanAct.RELEASE_LOCK,
+    "locks.reset": HumanAct.RELEASE_LOCK,
     "audit.entries": HumanAct.READ_AUDIT,
     "audit.anchor": HumanAct.READ_AUDIT,
     "audit.verify": HumanAct.READ_AUDIT,
@@ -86,5 +94,7 @@ RIGHTS: Mapping[str, HumanAct | None] = {
     "access.end_logins": HumanAct.CHANGE_ACCESS,
 }
 
-NEED_ALL_JOBS = frozenset({"leader", "restored.standing"})
+NEED_ALL_JOBS = frozenset(
+    {"leader", "locks.stores", "locks.list", "locks.show", "locks.history", "locks.leaders", "restored.standing"}
+)
 """Methods that look at what is no single job's: the role has to be given for all jobs."""

@@ -177,6 +177,7 @@ class App(JobDecorators):
             generation=self.settings.generation,
             wake=self.wake,
             locks=self._node_locks,
+            leases=None if self.settings.leases is None else lambda: self.locks,
             bulks=self.bulks,
         )
 

@@ -7,13 +7,14 @@ Nothing here needs the job's code: what a deploy has recorded in the ledger is e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from fencepost.app.auditing import Audit
 from fencepost.app.held import held_because
+from fencepost.app.lease_places import LEDGER, leases_of
+from fencepost.app.lock_operations import LockOperations
 from fencepost.app.numbers import existing_run_id, is_id, page_edge, page_limit
 from fencepost.app.records import (
     AttemptRecord,
@@ -30,7 +31,9 @@ from fencepost.app.records import (
 from fencepost.app.records.record import read_json
 from fencepost.app.scoped import masked
 from fencepost.app.waiting import why_it_waits
+from fencepost.core.grants import Grant, SessionSight
 from fencepost.core.log_chunks import Position, with_missing
+from fencepost.core.names import LEADER_LEASE
 from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
 from fencepost.core.rights import HumanAct, Scope
@@ -39,7 +42,7 @@ from fencepost.core.states import RunState
 from fencepost.core.tick import instant
 from fencepost.engine.requesting import instant_us
 from fencepost.engine.why import why
-from fencepost.errors import InvalidParameters, NoSuchJob
+from fencepost.errors import InvalidParameters, LedgerRefused, NoSuchJob, StoreRefused, StoreUnavailable
 from fencepost.leases.locks import Locks
 from fencepost.ledger import history, jobs, journal, nodes
 from fencepost.ledger.history import RunFilter, RunRow
@@ -48,7 +51,6 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.log_chunks import chunks_of
 from fencepost.ledger.nodes import NodeRow
 from fencepost.ledger.parts import parts_of
-from fencepost.locks import connect
 
 _USUAL_QUEUE = "default"  # of a policy that names none
 
@@ -56,17 +58,35 @@ _USUAL_QUEUE = "default"  # of a policy that names none
 class Looking:
     """Queries of one ledger."""
 
-    def __init__(self, ledger: Ledger, scope: Scope, *, locks: Callable[[], Locks] | None = None) -> None:
-        """Look at `ledger`, as far as `scope` allows. `locks` is the nodes' lease store, if it is open already."""
+    def __init__(
+        self,
+        ledger: Ledger,
+        scope: Scope,
+        *,
+        locks: Callable[[], Locks] | None = None,
+        leases: Callable[[], Locks] | None = None,
+    ) -> None:
+        """Look at `ledger`, as far as `scope` allows. `locks` is the nodes' lease store, if it is open already.
+
+        `leases` is the other store that the application names for its locks, if it does.
+        """
         self._ledger = ledger
         self._scope = scope
         self._locks = locks
+        self._leases = leases
         self._names: dict[str, str] = {}  # names of nodes, by their ids
 
     @property
     def audit(self) -> Audit:
         """The acts of people, in a chain of hashes: list, verify, anchor, export, prune."""
         return Audit(self._ledger, self._scope)
+
+    @property
+    def locks(self) -> LockOperations:
+        """Locks and exclusive keys: list, show, release, reset."""
+        return LockOperations(
+            self._ledger, self._scope, locks=self._locks, leases=self._leases, node_names=self._node_names
+        )
 
     @property
     def ledger(self) -> Ledger:
@@ -181,7 +201,15 @@ class Looking:
         if allowed is not None:
             found = self._nodes_within(found, allowed)
         running = history.running_by_node(self._ledger, jobs=allowed) if found else {}
-        return [NodeRecord.of(row, running=running.get(row.id, 0)) for row in found]
+        sights = self._sights([row.grant for row in found if row.is_living])
+        return [NodeRecord.of(row, running=running.get(row.id, 0), sights=sights) for row in found]
+
+    def _sights(self, grants: Sequence[Grant]) -> Mapping[str, SessionSight] | None:
+        """Return how the sessions of nodes look in the lease store; None if it does not answer."""
+        try:
+            return leases_of(self._ledger, self._locks).sessions(grants) if grants else {}
+        except (StoreUnavailable, StoreRefused, LedgerRefused):
+            return None
 
     def _nodes_within(self, found: Sequence[NodeRow], allowed: frozenset[str]) -> list[NodeRow]:
         policies = [_policy(row.policy) for row in jobs.jobs(self._ledger, names=allowed)]
@@ -241,22 +269,10 @@ class Looking:
     def leader(self) -> LockRecord | None:
         """Return the lock of the present or last leader; None if no node was ever a candidate."""
         self._scope.require(HumanAct.LOOK)
-        from fencepost.engine.node import LEADER  # noqa: PLC0415 - a query does not need the engine's loops
-
-        with self._lease_store() as locks:
-            found = locks.read(LEADER)
-        return None if found is None else LockRecord.of(found)
+        found = leases_of(self._ledger, self._locks).read(LEADER_LEASE)
+        return None if found is None else LockRecord.of(found, store=LEDGER)
 
     # -- reading records ---------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _lease_store(self) -> Iterator[Locks]:
-        """Yield the store of the nodes' leases: the one that is open already, or one that is closed afterwards."""
-        if self._locks is not None:
-            yield self._locks()
-            return
-        with connect(self._ledger.url.lease_url(), runtime=self._ledger.runtime) as locks:
-            yield locks
 
     def _run(self, run_id: int) -> RunRow:
         """Return a run of the scope, or raise `NoSuchRun`."""

@@ -66,13 +66,14 @@ class Operations(NodeActs):
         generation: int = 0,
         wake: Callable[[], None] = lambda: None,
         locks: Callable[[], Locks] | None = None,
+        leases: Callable[[], Locks] | None = None,
         bulks: Mapping[str, BulkJob] | None = None,
     ) -> None:
-        """Act on `ledger` as `scope` allows. `wake` wakes this process's node; `locks` is the nodes' lease store.
+        """Act on `ledger` as `scope` allows. `wake` wakes this process's node; `locks` and `leases`: see `Looking`.
 
         `bulks` are the bulk jobs of the application: only their code knows where their letters are.
         """
-        super().__init__(ledger, scope, locks=locks)
+        super().__init__(ledger, scope, locks=locks, leases=leases)
         self._known = known if known is not None else Jobs()
         self._bulks = bulks
         self._generation = generation

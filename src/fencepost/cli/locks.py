@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,45 +11,64 @@ from fencepost.cli import tables
 from fencepost.cli.documents import document
 from fencepost.cli.exec_options import STORE_VARIABLE
 from fencepost.cli.exits import Exit
-from fencepost.cli.output import answer, print_json
-from fencepost.core.names import NODE_LEASE, lock_name
-from fencepost.errors import ConfigurationError, FencepostError, LockHeld
-from fencepost.leases.locks import Locks
-from fencepost.locks import connect
+from fencepost.cli.ledger_options import By, LedgerUrlOption, Reason, front
+from fencepost.cli.lock_places import LockPlace, needs_terminal, reached
+from fencepost.cli.output import answer, draw_rows, print_json, say, to_the_second
+from fencepost.core.names import lock_name
+from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fencepost.app.records import LockRecord
-    from fencepost.core.grants import LeaseRecord
+    from fencepost.app.records.locks import KeyRecord
 
 app = typer.Typer(
     help="Show locks, and release one by force.",
-    epilog=f"The store is --store URL or ${STORE_VARIABLE}. Exit code 1: there is no such lock; 2: bad input, or the "
+    epilog=f"The store is --store URL or ${STORE_VARIABLE}. With --ledger URL, or with a server, it is the one of the "
+    "ledger's nodes, and what is done is in the audit. Exit code 1: there is no such lock; 2: bad input, or the "
     "store cannot be reached. fencepost locks list --help and the like have examples.",
     no_args_is_help=True,
 )
 
-_Store = Annotated[str, typer.Option("--store", metavar="URL", envvar=STORE_VARIABLE, help="Where the locks are kept.")]
+_Store = Annotated[
+    str,
+    typer.Option(
+        "--store", metavar="URL", help=f"Where the locks are kept. Default: ${STORE_VARIABLE}.", show_default=False
+    ),
+]
+_Ledger = Annotated[
+    str,
+    typer.Option(
+        "--ledger", metavar="URL", help="A ledger, whose own leases are meant. Acts are audited.", show_default=False
+    ),
+]
+_Other = Annotated[
+    bool, typer.Option("--leases", help="With a server: the other store that the application names (leases=…).")
+]
 _Json = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the lock.")]
 
 
 @app.command("list")
 def list_(
+    *,
     store: _Store = "",
-    every: Annotated[bool, typer.Option("--all", help="Also the sessions of nodes that are gone.")] = False,
+    ledger: _Ledger = "",
+    other: _Other = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="With --store: also the sessions of nodes that are gone.")
+    ] = False,
     as_json: _Json = False,
 ) -> int:
     """Show every lock: who holds it, with which token, since when.
 
-    In a ledger, each living node also has one: its session.
+    With --store, in a ledger's database, each living node also has one: its session.
 
     Example: fencepost locks list --store postgresql://db/app
-    """
-    from fencepost.app.records import LockRecord  # noqa: PLC0415 - it loads the engine
 
-    with _connected(store) as locks:
-        found = [LockRecord.of(each) for each in locks.records()]
-    records = [record for record in found if every or not _is_of_the_past(record)]
+    Example: fencepost --server https://jobs.example.org locks list
+    """
+    with reached(LockPlace(store, ledger, other)) as place:
+        records = place.records(every=every)
     if as_json:
         print_json([document(record) for record in records])
     elif records:
@@ -62,23 +79,30 @@ def list_(
 
 
 @app.command()
-def show(name: _Name, store: _Store = "", as_json: _Json = False) -> int:
+def show(
+    name: _Name, *, store: _Store = "", ledger: _Ledger = "", other: _Other = False, as_json: _Json = False
+) -> int:
     """Show one lock.
 
     Example: fencepost locks show nightly --store postgresql://db/app --json
     """
-    with _known(name, store) as (_, record):
-        if as_json:
-            print_json(document(record))
-        else:
-            tables.print_record(record)
+    lock_name(name)
+    with reached(LockPlace(store, ledger, other)) as place:
+        record = place.show(name)
+    if as_json:
+        print_json(document(record))
+    else:
+        tables.print_record(record)
     return Exit.OK
 
 
 @app.command()
 def history(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="One lock only.", show_default=False)] = None,
+    *,
     store: _Store = "",
+    ledger: _Ledger = "",
+    other: _Other = False,
     limit: Annotated[int, typer.Option(min=1, help="How many of the latest to show.")] = 100,
     as_json: _Json = False,
 ) -> int:
@@ -86,13 +110,10 @@ def history(
 
     Example: fencepost locks history nightly --store sqlite:///locks.db
     """
-    from fencepost.app.records import PastLockRecord  # noqa: PLC0415 - it loads the engine
-
     if name is not None:
         lock_name(name)
-    with _connected(store) as locks:
-        grants = locks.history(name, limit=limit)
-    past = None if grants is None else [PastLockRecord.of(each) for each in grants]
+    with reached(LockPlace(store, ledger, other)) as place:
+        past = place.history(name, limit=limit)
     if past is None:
         print("fencepost: this store keeps no history", file=sys.stderr)
     if as_json:
@@ -107,7 +128,12 @@ def history(
 @app.command()
 def release(
     name: _Name,
+    *,
     store: _Store = "",
+    ledger: _Ledger = "",
+    other: _Other = False,
+    reason: Reason = "",
+    by: By = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: _Json = False,
 ) -> int:
@@ -118,21 +144,31 @@ def release(
     Until then only a fence stops its writes.
     Better, if you can: end the holder, and its lock goes with it.
 
+    With --ledger and with a server, --reason is required, and the act is in the audit.
+
     Example: fencepost locks release nightly --store postgresql://db/app --yes
+
+    Example: fencepost locks release nightly --ledger postgresql://db/jobs --reason 'its host is gone'
     """
-    with _known(name, store) as (locks, record):
+    lock_name(name)
+    with reached(LockPlace(store, ledger, other)) as place:
+        person, why = place.on_record(by, reason)
+        record = place.show(name)
         if record.held and not yes:
             _confirm(record)
-        taken = _shown(locks.revoke(name)) if record.held else None
-    released = {"released": taken is not None, **document(taken or record)}
-    return answer(released, _what_was_done(name, taken), as_json=as_json)
+        is_done = record.held and place.release(record, by=person, reason=why)
+    return answer({"released": is_done, **document(record)}, _what_was_done(record, is_done=is_done), as_json=as_json)
 
 
 @app.command()
 def reset(
     name: _Name,
+    *,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is logged and kept in the history.")],
     store: _Store = "",
+    ledger: _Ledger = "",
+    other: _Other = False,
+    by: By = "",
     as_json: _Json = False,
 ) -> int:
     """Bring back the token of a lock that a wrong clock has put more than a day ahead.
@@ -142,59 +178,63 @@ def reset(
 
     Example: fencepost locks reset nightly --reason 'the clock was wrong' --store postgresql://db/app
     """
-    with _known(name, store) as (locks, record):
-        try:
-            now = locks.reset(name, reason=reason)
-        except LockHeld as held:
-            raise ConfigurationError(f"{held}; end its holder, or run: fencepost locks release {name}") from None
-    sentence = f"the token of {name!r} was {record.token} and is {now.token} now; later holders can write again"
-    return answer({"name": name, "was": record.token, "token": now.token}, sentence, as_json=as_json)
-
-
-@contextmanager
-def _known(name: str, store: str) -> Iterator[tuple[Locks, LockRecord]]:
-    """Connect, and read a lock that must exist."""
     lock_name(name)
-    with _connected(store) as locks:
-        record = _shown(locks.read(name))
-        if record is None:
-            raise _NoSuchLock(f"there is no lock {name!r} here")
-        yield locks, record
+    with reached(LockPlace(store, ledger, other)) as place:
+        record = place.show(name)
+        token = place.reset(name, by=by, reason=reason)
+    sentence = f"the token of {name!r} was {record.token} and is {token} now; later holders can write again"
+    return answer({"name": name, "was": record.token, "token": token}, sentence, as_json=as_json)
 
 
-class _NoSuchLock(FencepostError, LookupError):
-    """The store has no lock of this name."""
+@app.command()
+def keys(
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="How many keys to show.")] = 100,
+    ledger: LedgerUrlOption = "",
+    as_json: _Json = False,
+) -> int:
+    """Show the exclusive keys of runs: which run has each, and which runs wait for it.
+
+    A key is not released by itself: cancel the run that has it (fencepost cancel RUN).
+
+    Example: fencepost locks keys
+    """
+    with front(ledger) as ops:
+        found = ops.locks.keys(limit=limit)
+    if as_json:
+        print_json([document(each) for each in found])
+    elif found:
+        draw_rows(
+            ("key", "held by", "node", "since", "token", "waiting"), map(_key_cells, found), spare=("token", "node")
+        )
+    else:
+        say("no run has an exclusive key, and none waits for one")
+    return Exit.OK
 
 
-def _shown(record: LeaseRecord | None) -> LockRecord | None:
-    from fencepost.app.records import LockRecord  # noqa: PLC0415 - it loads the engine
-
-    return None if record is None else LockRecord.of(record)
-
-
-def _is_of_the_past(record: LockRecord) -> bool:
-    """Whether it was the session of a node that has left or died. No node will hold it again."""
-    return record.name.startswith(NODE_LEASE) and not record.held
-
-
-def _connected(store: str) -> Locks:
-    if not store:
-        raise ConfigurationError(f"which store? Give --store URL or set {STORE_VARIABLE}")
-    return connect(store)
+def _key_cells(key: KeyRecord) -> tuple[str, ...]:
+    held_by = f"run {key.run_id} of {key.job}" if key.run_id else f"a run of {key.job}" if key.held else "nobody"
+    count = f"{len(key.waiting)}{'+' if key.more_waiting else ''}" if key.waiting else ""
+    token = "" if key.token is None else str(key.token)
+    return (key.key, held_by, key.node_name or key.node or "", to_the_second(key.since_at), token, count)
 
 
 def _confirm(record: LockRecord) -> None:
-    if not sys.stdin or not sys.stdin.isatty():
+    if needs_terminal():
         raise ConfigurationError(
             "release asks before it takes a lock away, and there is no terminal to ask on; add --yes"
         )
+    from fencepost.app.records.locks import release_consequence  # noqa: PLC0415 - it loads the engine
+
+    say(release_consequence(record))
     typer.confirm(f"Take {record.name!r} away from {tables.holder_of(record)} (token {record.token})?", abort=True)
 
 
-def _what_was_done(name: str, taken: LockRecord | None) -> str:
-    if taken is None:
-        return f"{name!r} is not held; nothing was done"
+def _what_was_done(record: LockRecord, *, is_done: bool) -> str:
+    if not is_done:
+        since = " any more by the holder that was shown" if record.held else ""
+        return f"{record.name!r} is not held{since}; nothing was done"
     return (
-        f"took {name!r} away from {tables.holder_of(taken)} (token {taken.token}); "
+        f"took {record.name!r} away from {tables.holder_of(record)} (token {record.token}); "
         "until its next renewal only a fence stops its writes"
     )

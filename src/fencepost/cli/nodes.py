@@ -11,9 +11,11 @@ from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, NeededReason, front, needed_reason, who
 from fencepost.cli.output import answer, counted, draw_fields, draw_rows, exactly, print_json, say, to_the_second
+from fencepost.cli.tables import print_history
+from fencepost.core.duration import spelled
 
 if TYPE_CHECKING:
-    from fencepost.app.records import LockRecord, NodeRecord
+    from fencepost.app.records import LockRecord, NodeRecord, PastLockRecord
 
 
 class _NodesOrAct(typer.core.TyperGroup):
@@ -41,8 +43,8 @@ def nodes(
 ) -> int:
     """Show the living nodes: since when they run, and how many runs they execute.
 
-    A node that claims no more runs and waits for its present ones is draining. A node that was killed is shown
-    as living until another node finds it dead, about a ttl later.
+    A node that claims no more runs and waits for its present ones is draining. A node that was killed is overdue
+    when its lease has not been renewed for its ttl, until another node finds it dead.
 
     Example: fencepost nodes --all
     """
@@ -51,8 +53,8 @@ def nodes(
     if as_json:
         print_json([document(node) for node in found])
     elif found:
-        columns = ("node", "state", "running", "slots", "queues", "generation", "started", "longest pause")
-        draw_rows(columns, map(_cells, found), spare=("longest pause", "generation", "queues", "slots"))
+        columns = ("node", "state", "renewed", "running", "slots", "queues", "generation", "started", "longest pause")
+        draw_rows(columns, map(_cells, found), spare=("longest pause", "generation", "queues", "slots", "renewed"))
     else:
         print("there is no living node; fencepost run APP starts one")
     return Exit.OK
@@ -82,14 +84,22 @@ def drain(
     return answer(document(found), sentence, as_json=as_json)
 
 
-def leader(*, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
+def leader(
+    *,
+    past: Annotated[bool, typer.Option("--history", help="Those that led until now, newest first.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many, with --history.")] = 100,
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
     """Show which node plans for all, where the application uses a leader (leader = true).
 
     Without one every node plans, and none is special.
 
-    Example: fencepost leader
+    Example: fencepost leader --history
     """
     with front(ledger) as ops:
+        if past:
+            return _leaders(ops.locks.leaders(limit=limit), as_json=as_json)
         record = ops.leader()
     if record is None or not record.held:
         if as_json:
@@ -101,6 +111,16 @@ def leader(*, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
         print_json(document(record))
     else:
         draw_fields({"leader": record.holder or "", "token": str(record.token), "since": exactly(record.acquired_at)})
+    return Exit.OK
+
+
+def _leaders(found: list[PastLockRecord], *, as_json: bool) -> int:
+    if as_json:
+        print_json([document(each) for each in found])
+    elif found:
+        print_history(found)
+    else:
+        say("no leader has ended its time yet")
     return Exit.OK
 
 
@@ -120,6 +140,7 @@ def _cells(node: NodeRecord) -> tuple[str, ...]:
     return (
         node.name,
         f"{node.state} {ended}{why}".strip(),
+        _renewed(node),
         str(node.running),
         str(node.slots),
         ",".join(node.queues),
@@ -127,3 +148,9 @@ def _cells(node: NodeRecord) -> tuple[str, ...]:
         to_the_second(node.started_at),
         pause,
     )
+
+
+def _renewed(node: NodeRecord) -> str:
+    if node.lease_age_s is None or node.lease_ttl_s is None:
+        return ""
+    return f"{node.lease_age_s:.1f}s ago of {spelled(round(node.lease_ttl_s, 1))}"

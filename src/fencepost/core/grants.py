@@ -90,11 +90,40 @@ class LeaseRecord:
     acquired_at_us: int | None = None
     free_in_s: float | None = None
     last_tick_us: int | None = None
+    ttl_s: float | None = None  # of the session that holds it, where the store shows it
+    is_waited_for: bool | None = None  # None: the store does not know
 
     @property
     def is_held(self) -> bool:
         """Whether a live session held the name when the store replied."""
         return self.grant_id is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSight:
+    """A session as the store showed it once: in how many µs it expires by the store's clock, and its ttl."""
+
+    expires_in_us: int
+    ttl_us: int
+
+    @property
+    def is_current(self) -> bool:
+        """Whether a renewal within the ttl explains the expiry; else it has expired, or the store's clock went back.
+
+        This is the only rule by which a node is overdue. The reaper ends a node's session if this is False, and if it
+        has itself seen no renewal for the whole ttl.
+        """
+        return 0 < self.expires_in_us <= self.ttl_us
+
+    @property
+    def age_s(self) -> float:
+        """How long ago it was renewed; never negative."""
+        return max(self.ttl_us - self.expires_in_us, 0) / 1_000_000
+
+    @property
+    def ttl_s(self) -> float:
+        """The ttl in seconds."""
+        return self.ttl_us / 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

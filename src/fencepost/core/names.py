@@ -15,6 +15,8 @@ LONGEST_NAME = 200  # readable, and short enough for every store with its prefix
 LONGEST_NAME_BYTES = 800  # four bytes a character; etcd, ZooKeeper and Redis count bytes
 NODE_LEASE = "fencepost/node/"
 """Prefix of the lock of a node's session; the node's identity follows. Used once, because identities are not reused."""
+LEADER_LEASE = "fencepost/leader"
+"""The lock of the node that plans for all, where there is one."""
 
 
 def lock_name(name: object) -> str:

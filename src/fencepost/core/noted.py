@@ -38,6 +38,8 @@ class Noted(StrEnum):
     QUEUE_PAUSED = "queue paused"
     QUEUE_RESUMED = "queue resumed"
     NODE_DRAINED = "node asked to drain"
+    LOCK_RELEASED = "lock released"
+    LOCK_RESET = "lock token reset"
 
     # Noticed by nodes.
     NODE_DIED = What.NODE_DIED.value
@@ -77,6 +79,8 @@ DONE_BY_PEOPLE = frozenset(
         Noted.QUEUE_PAUSED,
         Noted.QUEUE_RESUMED,
         Noted.NODE_DRAINED,
+        Noted.LOCK_RELEASED,
+        Noted.LOCK_RESET,
     }
 )
 """What goes into the audit, too, where the entry says who did it."""

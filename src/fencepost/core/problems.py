@@ -45,6 +45,7 @@ PROBLEMS: tuple[ProblemKind, ...] = (
     ProblemKind(errors.NoSuchSchedule, 404, "no-such-schedule", "Not on record"),
     ProblemKind(errors.NoSuchNode, 404, "no-such-node", "Not on record"),
     ProblemKind(errors.NoSuchLetter, 404, "no-such-letter", "Not on record"),
+    ProblemKind(errors.NoSuchLock, 404, "no-such-lock", "Not on record"),
     ProblemKind(errors.NoSuchAccount, 404, "no-such-account", "Not on record"),
     ProblemKind(errors.NoSuchApiToken, 404, "no-such-api-token", "Not on record"),
     ProblemKind(errors.NotInLedger, 404, "not-in-ledger", "Not on record"),

@@ -85,6 +85,11 @@ class Timings:
             )
 
 
+def usual_margin_s(ttl_s: float) -> float:
+    """Return the margin of a ttl whose other timings were not set: for those who see a session from outside."""
+    return ttl_s * _SHARES["margin"]
+
+
 _SHARES = {
     "margin": 3 / 30,
     "renew_every": 10 / 30,

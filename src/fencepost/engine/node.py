@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import partial
 
 from fencepost.core.events import Event, What
+from fencepost.core.names import LEADER_LEASE
 from fencepost.engine.loop import Loop
 from fencepost.engine.loop_step import LoopStep
 from fencepost.engine.loops import LOOPS, MakeStep, steps_of
@@ -28,7 +29,6 @@ from fencepost.engine.node_state import EXCHANGE, NodeState
 from fencepost.engine.troubles import Troubles
 from fencepost.errors import FencepostError, LedgerHeld
 
-LEADER = "fencepost/leader"
 _WHILE_HELD_S = 1.0  # how soon work continues after an operator has accepted the ledger
 _LOOP_ENDS_WITHIN_S = 5.0  # a call to the ledger ends within its own limit before that
 _DRAINED_GRACE_S = 5.0  # for what ends by itself: a node leaves when its runs are done
@@ -123,7 +123,7 @@ class Node:
         for runner in state.runners:
             runner.start(wake)
         if state.settings.leader:
-            state.election = state.locks.election(LEADER, ttl=state.ttl_s)
+            state.election = state.locks.election(LEADER_LEASE, ttl=state.ttl_s)
         for loop in self._loops:
             loop.start()
 

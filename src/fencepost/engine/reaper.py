@@ -17,7 +17,6 @@ next look and joins again; until then it claims nothing.
 from __future__ import annotations
 
 from fencepost.core.events import Event, What
-from fencepost.core.grants import Grant, Session
 from fencepost.core.names import NODE_LEASE
 from fencepost.engine.loop_step import LedgerStep
 from fencepost.engine.node_state import NodeState
@@ -84,7 +83,7 @@ class Reaper(LedgerStep):
 
     def _watch_the_others(self) -> float:
         """Check which sessions were renewed, and declare the other nodes dead. Return when to check again."""
-        watched = self._locks.watch([_grant(node) for node in self._others])
+        watched = self._locks.watch([node.grant for node in self._others])
         if self._clock.contact_s() >= self._ttl_s:
             grants = {node.grant_id: node for node in self._others}
             for grant_id in watched.missing:
@@ -103,8 +102,3 @@ class Reaper(LedgerStep):
             self._node.hint()
         finally:
             with_its_lease.release()
-
-
-def _grant(node: NodeRow) -> Grant:
-    """Return the node's session as the lease store knows it; only name and grant id are compared."""
-    return Grant(NODE_LEASE + node.id, Session("", node.name, 0.0), node.grant_id, node.token)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from types import TracebackType
 from typing import Any, Literal, Never, Self, TypeVar, Unpack, overload
 
 from fencepost.core.auto_tick import tick_of
 from fencepost.core.duration import Duration, seconds, spelled
 from fencepost.core.events import Event, Observer, What
-from fencepost.core.grants import Grant, LeaseRecord, PastGrant
-from fencepost.core.names import holder_name, lock_name
+from fencepost.core.grants import Grant, LeaseRecord, PastGrant, SessionSight
+from fencepost.core.names import NODE_LEASE, holder_name, lock_name
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.core.timings import DEFAULT_TTL_S, Timings
@@ -36,6 +37,7 @@ from fencepost.leases.store import (
     LeaseStore,
     LedgerMark,
     ResetsTokens,
+    ShowsLeases,
     Watched,
     WatchesSessions,
 )
@@ -220,6 +222,17 @@ class Locks:
         """Return the store's records of all locks."""
         return self._store.records()
 
+    def page(self, *, after: str = "", limit: int = 100, is_held: bool = False) -> list[LeaseRecord]:
+        """Return some of the store's records, by name, from after the name `after` on; not the sessions of nodes."""
+        if isinstance(self._store, ShowsLeases):
+            return self._store.page(after=after, limit=limit, is_held=is_held)
+        found = (each for each in self._store.records() if each.name > after and not each.name.startswith(NODE_LEASE))
+        return list(islice((each for each in found if each.is_held or not is_held), limit))
+
+    def sessions(self, grants: Collection[Grant]) -> dict[str, SessionSight] | None:
+        """Return how the sessions look that have these grants, by grant id; None if this store cannot show it."""
+        return self._store.sessions(grants) if isinstance(self._store, ShowsLeases) else None
+
     def history(self, name: str | None = None, *, limit: int = 100) -> list[PastGrant] | None:
         """Return ended grants, newest first, or None if this store keeps no history."""
         if isinstance(self._store, KeepsHistory):
@@ -240,13 +253,16 @@ class Locks:
             return self._watching.watch(grants)
         return Watched(self._store.missing(grants))
 
-    def revoke(self, name: str) -> LeaseRecord | None:
+    def revoke(self, name: str, *, grant_id: str | None = None) -> LeaseRecord | None:
         """Take a lock away from its holder; return the record of the hold, or None if the lock was free.
 
-        The holder notices at its next renewal or check; until then only a fence stops its writes.
+        The holder notices at its next renewal or check; until then only a fence stops its writes. With `grant_id`, only
+        this grant is ended: None if it has ended already.
         """
         record = self._store.read(lock_name(name))
-        if record is None or not record.is_held or not self._store.revoke(record):
+        if record is None or not record.is_held or grant_id not in (None, record.grant_id):
+            return None
+        if not self._store.revoke(record):
             return None
         self._emit(
             Event(

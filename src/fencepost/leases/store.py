@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, PastGrant, Renewed, Session
+from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, PastGrant, Renewed, Session, SessionSight
 from fencepost.core.tick import Tick
 
 
@@ -164,6 +164,22 @@ class ResetsTokens(Protocol):
         Returns the new token. Returns None and changes nothing if the name is held, has another token, or if the token
         is not more than `core.fencing.AHEAD_US` ahead of the store's clock.
         """
+        ...
+
+
+@runtime_checkable
+class ShowsLeases(Protocol):
+    """A store that can show its names page by page, and how sessions look. Reading changes and locks nothing."""
+
+    def page(self, *, after: str, limit: int, is_held: bool) -> list[LeaseRecord]:
+        """Return up to `limit` records, in the store's own order of names, that come after the name `after`.
+
+        With `is_held`, only names that a session has, which may have expired. The sessions of nodes are left out.
+        """
+        ...
+
+    def sessions(self, grants: Collection[Grant]) -> dict[str, SessionSight]:
+        """Return how the sessions look that have these grants, by grant id; those that no session has are left out."""
         ...
 
 

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Select, and_, case, func, or_, select, update
 
+from fencepost.core.grants import Grant, Session
+from fencepost.core.names import NODE_LEASE
 from fencepost.core.noted import Noted
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
@@ -62,6 +64,11 @@ class NodeRow(NamedTuple):
     def is_living(self) -> bool:
         """Whether neither its departure nor its death is noted."""
         return self.left_at is None and self.dead_at is None
+
+    @property
+    def grant(self) -> Grant:
+        """Its session as the lease store knows it; only name and grant id are compared."""
+        return Grant(NODE_LEASE + self.id, Session("", self.name, 0.0), self.grant_id, self.token)
 
 
 def join(database: Database, node: NewNode, *, connection: LedgerConnection | None = None) -> None:

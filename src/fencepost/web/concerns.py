@@ -109,6 +109,9 @@ class Concerns:
                 words = f"node {each.name} drains for {duration(self._now - each.drain_asked_at)}, asked by "
                 words += f"{each.drain_by}: it waits for {each.running} of its runs"
                 yield NowRow(45, "warn", "node drains", words, each.drain_asked_at, "/nodes", "Nodes")
+            if each.state == "overdue":
+                words = f"node {each.name} has not renewed its lease for its ttl; the next node that has watched it for"
+                yield NowRow(40, "bad", "node overdue", f"{words} a ttl takes over its runs", None, "/nodes", "Nodes")
             if each.dead_at is not None and each.dead_at > self._now - DAY:
                 why = f": {each.dead_why}" if each.dead_why else ""
                 yield NowRow(

@@ -24,6 +24,8 @@ _SENTENCES = {
     "resumed-queue": "It is resumed: what waits is claimed.",
     "drained": "The node was asked to drain: it claims nothing more, and leaves when its runs are done.",
     "changed": "The change was made.",
+    "lock-released": "The lock was taken away from its holder.",
+    "lock-was-free": "Nobody held the lock any more; nothing was done.",
 }
 
 

@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.app.records.record import LedgerRecord, NodeNames, at_or_none, read_json, seconds_of
 from fencepost.core.tick import instant
+from fencepost.core.timings import usual_margin_s
 
 if TYPE_CHECKING:
     from fencepost.bulk.letters import StoredLetter
-    from fencepost.core.grants import LeaseRecord, PastGrant
+    from fencepost.core.grants import LeaseRecord, PastGrant, SessionSight
     from fencepost.ledger.journal import JournalEntry
     from fencepost.ledger.nodes import NodeRow
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord(LedgerRecord):
-    """A node. `running`: how many runs it executes; `state`: ``living``, ``draining``, ``left`` or ``dead``.
+    """A node. `running`: how many runs it executes; `state`: ``living``, ``draining``, ``overdue``, ``left``, ``dead``.
 
+    A node is overdue if its lease was not renewed for its ttl: the next node that has watched it for a ttl declares it
+    dead. `lease_age_s`: when it was renewed last, against `lease_ttl_s`. `trust_left_s`: for how long the node may go
+    on without a renewal, at most, if its margin is the usual one. None where the lease store does not show it.
     `drain_by`: the person who has asked it to drain, at `drain_asked_at`.
     """
 
@@ -41,16 +45,20 @@ class NodeRecord(LedgerRecord):
     dead_at: datetime | None
     dead_why: str | None
     longest_pause_s: float | None
-    drain_asked_at: datetime | None = None
-    drain_by: str | None = None
+    drain_asked_at: datetime | None
+    drain_by: str | None
+    lease_age_s: float | None
+    lease_ttl_s: float | None
+    trust_left_s: float | None
 
     @staticmethod
-    def of(row: NodeRow, *, running: int) -> NodeRecord:
-        """Read a row of the ledger."""
+    def of(row: NodeRow, *, running: int, sights: Mapping[str, SessionSight] | None = None) -> NodeRecord:
+        """Read a row of the ledger; `sights` are the sessions that the lease store shows, None if it does not."""
+        sight = None if sights is None or not row.is_living else sights.get(row.grant_id)
         return NodeRecord(
             id=row.id,
             name=row.name,
-            state=_node_state(row),
+            state=_node_state(row, is_overdue=sights is not None and not (sight and sight.is_current)),
             running=running,
             slots=row.slots,
             queues=tuple(row.queues),
@@ -66,6 +74,9 @@ class NodeRecord(LedgerRecord):
             longest_pause_s=seconds_of(row.longest_pause_us),
             drain_asked_at=at_or_none(row.drain_asked_at),
             drain_by=row.drain_by,
+            lease_age_s=None if sight is None else sight.age_s,
+            lease_ttl_s=None if sight is None else sight.ttl_s,
+            trust_left_s=None if sight is None else _trust_left_s(sight),
         )
 
     @property
@@ -79,7 +90,9 @@ class LockRecord(LedgerRecord):
     """A lock, held or free. `holder` of a free lock is its last holder.
 
     `free_in_s`: after how long at most a retry is worthwhile, where the store knows. `last_tick_at`: the last due time
-    that was done under it.
+    that was done under it. `kept`: its holder has released it, but it stays closed for a while (`at_least`). `age_s`:
+    when the holder's session was renewed last, against `ttl_s`. `waited_for`: whether somebody waits. Both are None
+    where the store does not show it. `store`: ``ledger``, or ``leases`` for that of ``App(leases=…)``.
     """
 
     name: str
@@ -90,10 +103,16 @@ class LockRecord(LedgerRecord):
     acquired_at: datetime | None
     free_in_s: float | None
     last_tick_at: datetime | None
+    kept: bool
+    age_s: float | None
+    ttl_s: float | None
+    waited_for: bool | None
+    store: str | None
 
     @staticmethod
-    def of(record: LeaseRecord) -> LockRecord:
-        """Read what a lease store has told."""
+    def of(record: LeaseRecord, *, store: str | None = None) -> LockRecord:
+        """Read what a lease store has told; `store` is the place that was asked, if it has a name."""
+        shows_age = record.is_held and record.ttl_s is not None and record.free_in_s is not None
         return LockRecord(
             name=record.name,
             held=record.is_held,
@@ -103,6 +122,11 @@ class LockRecord(LedgerRecord):
             acquired_at=at_or_none(record.acquired_at_us) if record.is_held else None,
             free_in_s=record.free_in_s,
             last_tick_at=at_or_none(record.last_tick_us),
+            kept=not record.is_held and (record.free_in_s or 0.0) > 0.0,
+            age_s=max((record.ttl_s or 0.0) - (record.free_in_s or 0.0), 0.0) if shows_age else None,
+            ttl_s=record.ttl_s,
+            waited_for=record.is_waited_for,
+            store=store,
         )
 
 
@@ -212,7 +236,12 @@ class JournalRecord(LedgerRecord):
         )
 
 
-def _node_state(row: NodeRow) -> str:
+def _node_state(row: NodeRow, *, is_overdue: bool) -> str:
     if row.is_living:
-        return "living" if row.draining_at is None else "draining"
+        return "overdue" if is_overdue else "living" if row.draining_at is None else "draining"
     return "dead" if row.dead_at is not None else "left"
+
+
+def _trust_left_s(sight: SessionSight) -> float:
+    """Return how long its holder may trust it, at most: it counts from before the store had the renewal."""
+    return max(sight.ttl_s - usual_margin_s(sight.ttl_s) - sight.age_s, 0.0)

@@ -20,7 +20,7 @@ SERVER, TOKEN = "FENCEPOST_SERVER", "FENCEPOST_TOKEN"
 _WITH_VALUE = ("--server", "--token-file")
 _INSECURE = "--insecure-http"
 _NEVER = frozenset({"run", "serve", "migrate", "effects", "tune"})
-_NOT_WHEN_SAID = _NEVER | {"exec", "demo", "chaos", "locks"}
+_NOT_WHEN_SAID = _NEVER | {"exec", "demo", "chaos"}
 _chosen: ContextVar[Server | None] = ContextVar("fencepost_server", default=None)
 _is_asked: ContextVar[bool] = ContextVar("fencepost_server_is_asked", default=False)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=LedgerRecord)
 _MOST = 500
 _VERIFYING_S = 600.0
+_EDGES = ("id", "n", "name", "key")  # by which of its fields the records of a list are in order
 
 
 def records(kind: type[R], answer: Mapping[str, Any]) -> list[R]:
@@ -73,8 +74,7 @@ def each_page(
         yield from found
         if answer["next"] is None or not found:
             return
-        number: Any = getattr(found[-1], "id", None)
-        last = number if number is not None else getattr(found[-1], "n", None) or getattr(found[-1], "name", None)
+        last = next(getattr(found[-1], each) for each in _EDGES if hasattr(found[-1], each))
 
 
 def pause_body(reason: str | None, until: datetime | str | None, duration: Duration | None) -> dict[str, Any]:

@@ -174,6 +174,16 @@ class AdvisoryStore(SqlLeaseStore):
 
         return iter(self._calls.run(self._timeout_s, look))
 
+    def page(self, *, after: str, limit: int, is_held: bool) -> list[LeaseRecord]:
+        """Read some rows, and which locks are held."""
+        sql = self._sql.page_of_held if is_held else self._sql.page
+
+        def look(connection: LeaseConnection) -> list[LeaseRecord]:
+            locked = self._locked(connection)
+            return [_seen(LeaseLook.of(row), locked).record() for row in connection.rows(sql, (after, limit))]
+
+        return self._calls.run(self._timeout_s, look)
+
     def shutdown(self) -> None:
         """Close all connections, those of sessions as well."""
         super().shutdown()

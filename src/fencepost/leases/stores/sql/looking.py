@@ -24,6 +24,7 @@ class LeaseLook:
     expires_at: int | None
     now: int
     ttl_us: int | None
+    is_waited_for: bool | None = None
 
     @staticmethod
     def of(row: Row) -> LeaseLook:
@@ -78,4 +79,6 @@ class LeaseLook:
             acquired_at_us=self.acquired_at_us if by_session else None,
             free_in_s=self.free_in_s,
             last_tick_us=None if self.last_tick == NEVER else self.last_tick,
+            ttl_s=self.ttl_us / 1_000_000 if by_session and self.ttl_us is not None else None,
+            is_waited_for=self.is_waited_for,
         )

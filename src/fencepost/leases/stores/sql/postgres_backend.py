@@ -21,7 +21,14 @@ from fencepost.sql.psycopg_channel import Channel
 from fencepost.sql.psycopg_link import BoundedPsycopg
 from fencepost.sql.troubles import Trouble, trouble_of
 
-WORDS = Words(now=NOW_US, wall=NOW_US, by_name='l.name COLLATE "C"')
+WORDS = Words(
+    now=NOW_US, wall=NOW_US, by_name='l.name COLLATE "C"', is_waited_for=f"coalesce(l.waiting_until > {NOW_US}, false)"
+)
+
+
+def channel_of(tables: LeaseTables) -> str:
+    """Return the channel on which waiters are notified."""
+    return tables.lease.replace(".", "_")[:60]
 
 
 class PostgresBackend:
@@ -35,7 +42,7 @@ class PostgresBackend:
         self._timeout_s = url.call_timeout_s
         self._url = url
         self._tables = tables
-        self.channel = f"{tables.lease.replace('.', '_')}"[:60]
+        self.channel = channel_of(tables)
         self.product = postgres.product(url)
         self.sql: Statements = statements(WORDS, tables)
         self.is_proxied = False

@@ -38,6 +38,7 @@ class Words:
     returning: str = " RETURNING token"
     noted: Callable[[str], str] = lambda expression: expression
     unless_there: str = " ON CONFLICT (name) DO NOTHING"
+    is_waited_for: str = "NULL"  # whether somebody waits for `l`, where waiters mark the row
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class Statements:
     look_for: str
     look: str
     records: str
+    page: str
+    page_of_held: str
     current: str
     history: str
     history_of: str
@@ -82,8 +85,10 @@ def statements(words: Words, tables: LeaseTables) -> Statements:
     first_token = words.noted(f"{greatest}(%s, {wall})")
     seen = (
         "l.name, l.token, l.holder, l.grant_id, l.session_id, l.acquired_at, l.kept_until, l.last_tick, "
-        f"s.expires_at, {now}, s.ttl_us"
+        f"s.expires_at, {now}, s.ttl_us, {words.is_waited_for}"
     )
+    # The sessions of nodes are left out: there may be many of the past, and operators look at the nodes instead.
+    after = f"l.name > %s AND substr(l.name, 1, {len(WATCHED)}) <> '{WATCHED}' ORDER BY l.name LIMIT %s"
     whole = f"{lease} l LEFT JOIN {session} s ON s.id = l.session_id"
     is_alive = f"(SELECT s.expires_at FROM {session} s WHERE s.id = %s) > {now} - %s"  # quicker than EXISTS on MariaDB
     past_columns = "name, holder, token, acquired_at, ended_at, why"
@@ -129,6 +134,8 @@ def statements(words: Words, tables: LeaseTables) -> Statements:
         f"FROM (SELECT 1 AS one) one LEFT JOIN {lease} l ON l.name = %s LEFT JOIN {session} s ON s.id = l.session_id",
         look=f"SELECT {seen} FROM {whole} WHERE l.name = %s",
         records=f"SELECT {seen} FROM {whole} ORDER BY {words.by_name}",
+        page=f"SELECT {seen} FROM {whole} WHERE {after}",
+        page_of_held=f"SELECT {seen} FROM {whole} WHERE l.session_id IS NOT NULL AND {after}",
         current=f"SELECT l.grant_id, s.id, s.expires_at > {now} FROM {lease} l JOIN {session} s "
         "ON s.id = l.session_id WHERE l.name IN ",
         history=f"SELECT {past_columns} FROM {history} ORDER BY id DESC LIMIT %s",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, PastGrant, Renewed, Session
+from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, PastGrant, Renewed, Session, SessionSight
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.errors import StoreUnavailable
@@ -15,6 +15,7 @@ from fencepost.leases.stores.sql.backend import Backend, GrantEnding, LeaseConne
 from fencepost.leases.stores.sql.calls import Calls
 from fencepost.leases.stores.sql.endings import SessionEndings, chunks
 from fencepost.leases.stores.sql.looking import LeaseLook
+from fencepost.leases.stores.sql.reading import LeaseReading
 from fencepost.leases.stores.sql.sightings import Sightings
 from fencepost.leases.stores.sql.statements import ALWAYS, NEVER, TOKEN_SUM_PRIME, marks
 from fencepost.leases.stores.sql.tidying import Tidying
@@ -87,6 +88,7 @@ class SqlLeaseStore:
         self._capabilities = capabilities
         self._timeout_s = call_timeout_s
         self._sql = backend.sql
+        self._reading = LeaseReading(backend.sql)
         self._calls = Calls(runtime, backend, limit=_CONNECTIONS)
         self._heartbeats = Calls(runtime, backend, limit=_CONNECTIONS)
         self._sightings = Sightings(runtime)
@@ -200,11 +202,20 @@ class SqlLeaseStore:
         rows = self._calls.run(self._timeout_s, lambda c: c.rows(self._sql.records))
         return iter([LeaseLook.of(row).record() for row in rows])
 
+    def page(self, *, after: str, limit: int, is_held: bool) -> list[LeaseRecord]:
+        """Read some names; see `fencepost.leases.store.ShowsLeases`."""
+        return self._calls.run(
+            self._timeout_s, lambda c: self._reading.page(c.rows, after=after, limit=limit, is_held=is_held)
+        )
+
+    def sessions(self, grants: Collection[Grant]) -> dict[str, SessionSight]:
+        """Read how the sessions look that have these grants; see `fencepost.leases.store.ShowsLeases`."""
+        found = self._calls.run(self._timeout_s, lambda c: self._reading.sessions(c.rows, grants))
+        return {grant_id: sight for grant_id, (_, _, sight) in found.items()}
+
     def history(self, name: str | None, *, limit: int) -> list[PastGrant]:
         """Read the latest ended grants."""
-        sql, parameters = (self._sql.history, ()) if name is None else (self._sql.history_of, (name,))
-        rows = self._calls.run(self._timeout_s, lambda c: c.rows(sql, (*parameters, limit)))
-        return [PastGrant(_text(row[0]), *row[1:]) for row in rows]
+        return self._calls.run(self._timeout_s, lambda c: self._reading.history(c.rows, name, limit=limit))
 
     def revoke(self, record: LeaseRecord) -> bool:
         """Take the name away; the holder notices at its next renewal."""
@@ -358,15 +369,9 @@ class SqlLeaseStore:
         """Find missing grants: those without a row, or whose session is dead by the database's clock and by ours."""
         there: set[str] = set()
         again_in_s = float("inf")
-        for chunk in chunks([grant.name for grant in grants]):
-            rows = connection.rows(f"{self._sql.watch}{marks(len(chunk))}", tuple(chunk))
-            for grant_id, session_id, expires_at, ttl_us, now_us in rows:
-                spared_s = self._sightings.spared_s(session_id, mark=expires_at, ttl_us=ttl_us)
-                if spared_s > 0 or now_us < expires_at <= now_us + ttl_us:
-                    there.add(grant_id)
-                    again_in_s = min(again_in_s, spared_s) if spared_s > 0 else again_in_s
+        for grant_id, (session_id, mark, sight) in self._reading.sessions(connection.rows, grants).items():
+            spared_s = self._sightings.spared_s(session_id, mark=mark, ttl_us=sight.ttl_us)
+            if spared_s > 0 or sight.is_current:
+                there.add(grant_id)
+                again_in_s = min(again_in_s, spared_s) if spared_s > 0 else again_in_s
         return Watched(frozenset(grant.grant_id for grant in grants if grant.grant_id not in there), again_in_s)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
