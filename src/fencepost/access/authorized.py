@@ -278,11 +278,19 @@ class Authorized:
             HumanAct.CANCEL, lambda ops: ops.cancel(run_id, by=CALLER, reason=reason, expect=expect), run=run_id
         )
 
-    def retry(self, run_id: int, *, reason: str | None = None, again: bool = False, expect: str | None = None) -> int:
-        """Make a new run of one that has ended, with the same parameters and window; return its id."""
+    def retry(
+        self,
+        run_id: int,
+        *,
+        reason: str | None = None,
+        again: bool = False,
+        params: Mapping[str, Any] | None = None,
+        expect: str | None = None,
+    ) -> int:
+        """Make a new run of one that has ended, with the same window and parameters, or `params`; return its id."""
         return self._authority.acts(
             HumanAct.RETRY,
-            lambda ops: ops.retry(run_id, by=CALLER, reason=reason, again=again, expect=expect),
+            lambda ops: ops.retry(run_id, by=CALLER, reason=reason, again=again, params=params, expect=expect),
             run=run_id,
         )
 

@@ -266,7 +266,8 @@ def why(
 ) -> list[RunRow]:
     """Return the runs that cover a due time of a schedule, in the order of creation: the tick's own run comes first.
 
-    A run can cover several due times (a coalesced run, or a stretch of skipped ones). An empty list means that the due
+    A run can cover several due times (a coalesced run, or a stretch of skipped ones). A repetition with other
+    parameters is not among them: it was never due. An empty list means that the due
     time was not planned, or that its run is of none of `jobs`: the schedule was another job's then.
     """
     c = database.tables.run.c
@@ -277,9 +278,15 @@ def why(
 
     def work(cursor: Cursor) -> list[RunRow]:
         found = (RunRow(*row) for row in database.rows(cursor, query))
-        return sorted((row for row in found if _covers(row, at_us)), key=lambda row: row.id)
+        covering = (row for row in found if _covers(row, at_us) and not is_own_root(row.id, row.root))
+        return sorted(covering, key=lambda row: row.id)
 
     return (connection or database).read(work)
+
+
+def is_own_root(run_id: int, root: str | None) -> bool:
+    """Whether a run is noted as the root of itself (`ledger.roots`): it repeats another one with other parameters."""
+    return root is not None and root.startswith(f"{run_id}@")
 
 
 def stretches(database: Database, schedule_id: str, at_us: int) -> list[RunRow]:

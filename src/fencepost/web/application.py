@@ -17,7 +17,7 @@ from fencepost.web.fragments import Fragments
 from fencepost.web.guard import PASSING, Guard
 from fencepost.web.hosts import allowed_hosts as hosts_of
 from fencepost.web.live import Hints, live_route
-from fencepost.web.pages import access, audit, jobs, nodes, now, run, runs, schedules, trigger, why
+from fencepost.web.pages import access, audit, jobs, nodes, now, retrying, run, runs, schedules, trigger, why
 from fencepost.web.pages.entering import entering_pages
 from fencepost.web.routes import refuse_undeclared
 from fencepost.web.troubles import BodyTooLarge, TroublePages
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from fencepost.web.links import OneTimeLink
 
-_SUBJECTS = (now, runs, run, trigger, jobs, why, schedules, nodes, audit, access)
+_SUBJECTS = (now, runs, run, retrying, trigger, jobs, why, schedules, nodes, audit, access)
 
 
 def web(

@@ -235,10 +235,12 @@ class RemoteOperations:
         by: str,
         reason: str | None = None,
         again: bool = False,
+        params: Mapping[str, Any] | None = None,
         expect: str | None = None,
     ) -> int:
         """Repeat a run that has ended; return the id of the new one."""
-        return int(self._server.act(f"/runs/{run_id}/retry", {"reason": reason, "again": again})["run_id"])
+        changed = {} if params is None else {"params": dict(params)}
+        return int(self._server.act(f"/runs/{run_id}/retry", {"reason": reason, "again": again} | changed)["run_id"])
 
     def release(self, run_id: int, *, by: str, reason: str | None = None, expect: str | None = None) -> None:
         """Release a run that waits for a person."""
