@@ -33,6 +33,8 @@ def _bodies(job: str, run: int) -> dict[str, Any]:
         "drop": chosen,
         "again": {"reason": "why"},
         "forget": {"reason": "why"},
+        "acknowledge": {"what": "given-up", "id": f"{job}@1.{run}"},
+        "unacknowledge": {"what": "given-up", "id": f"{job}@1.{run}"},
     }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from fencepost.access.authority import CALLER, Authority
 from fencepost.access.authorized_access import AuthorizedAccess
+from fencepost.access.authorized_concerns import AuthorizedConcerns
 from fencepost.access.authorized_ledger import AuthorizedAudit, AuthorizedBulk, AuthorizedLetters, AuthorizedRestored
 from fencepost.access.authorized_schedules import AuthorizedSchedules
 from fencepost.access.identity import Identity
@@ -53,6 +54,7 @@ class Authorized:
         self.schedules = AuthorizedSchedules(self._authority)
         self.letters = AuthorizedLetters(self._authority)
         self.bulk = AuthorizedBulk(self._authority)
+        self.concerns = AuthorizedConcerns(self._authority)
         self.audit = AuthorizedAudit(self._authority)
         self.restored = AuthorizedRestored(self._authority)
         self.access = AuthorizedAccess(self._authority, operations.ledger)

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.app.auditing import Audit
+from fencepost.app.concerns import Concerns
 from fencepost.app.held import held_because
 from fencepost.app.numbers import existing_run_id, is_id, page_edge, page_limit
 from fencepost.app.records import (
@@ -67,6 +68,11 @@ class Looking:
     def audit(self) -> Audit:
         """The acts of people, in a chain of hashes: list, verify, anchor, export, prune."""
         return Audit(self._ledger, self._scope)
+
+    @property
+    def concerns(self) -> Concerns:
+        """What needs a person now, and who knows of it: list, changes, acknowledge, unacknowledge."""
+        return Concerns(self._ledger, self._scope, self, self._shown)
 
     @property
     def ledger(self) -> Ledger:

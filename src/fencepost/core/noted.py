@@ -33,6 +33,8 @@ class Noted(StrEnum):
     LEDGER_COPIED = "ledger copied"
     JOB_FORGOTTEN = "job forgotten"
     JOB_RENAMED = "job renamed"
+    ACKNOWLEDGED = "acknowledged"
+    UNACKNOWLEDGED = "acknowledgement withdrawn"
 
     # Noticed by nodes.
     NODE_DIED = What.NODE_DIED.value
@@ -67,6 +69,8 @@ DONE_BY_PEOPLE = frozenset(
         Noted.LEDGER_COPIED,
         Noted.JOB_FORGOTTEN,
         Noted.JOB_RENAMED,
+        Noted.ACKNOWLEDGED,
+        Noted.UNACKNOWLEDGED,
     }
 )
 """What goes into the audit, too, where the entry says who did it."""

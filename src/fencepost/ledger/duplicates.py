@@ -48,7 +48,7 @@ _LIVE = (
     "state = 'waiting' AND waits_for = 'node'",
 )
 _BACKFILL = "backfill:"
-_CALLED_OFF = ("cancelled", "skipped", "misfired")
+CALLED_OFF = ("cancelled", "skipped", "misfired")
 _BATCH = 500
 
 
@@ -127,7 +127,7 @@ def repetitions(database: Database, cursor: Cursor, rows: Sequence[RunRow]) -> d
     latest: dict[int, int] = {}
     for run_id, root, state in _runs_of_roots(database, cursor, {each.to_text() for each in roots.values()}):
         chain = chains.setdefault(run_id, root.run_id)
-        if state not in _CALLED_OFF:
+        if state not in CALLED_OFF:
             latest[chain] = max(latest.get(chain, 0), run_id)
     followed: Collection[int] = list(chains)
     while followed:
@@ -135,7 +135,7 @@ def repetitions(database: Database, cursor: Cursor, rows: Sequence[RunRow]) -> d
         followed = {run_id for run_id, _, _ in found if run_id not in chains}
         for run_id, retry_of, state in found:
             chain = chains.setdefault(run_id, chains[retry_of])
-            if state not in _CALLED_OFF:
+            if state not in CALLED_OFF:
                 latest[chain] = max(latest.get(chain, 0), run_id)
     standing = ((row.id, latest.get(chains[row.id], 0)) for row in rows)
     return {run_id: other for run_id, other in standing if other > run_id}

@@ -6,7 +6,7 @@ newest first. ``after_id`` returns newer runs, oldest first.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -329,6 +329,27 @@ def counts(
         return {row[0]: int(row[1]) for row in rows}
 
     return (connection or database).read(work)
+
+
+def live_runs(
+    database: Database,
+    jobs: Collection[str] | None,
+    state: str,
+    conditions: Sequence[Any],
+    *,
+    order: Any = None,
+    limit: int,
+) -> list[RunRow]:
+    """Return runs of a state that is not an end, read by the index of that state; of `jobs`, None for all."""
+    c = database.tables.run.c
+    if jobs is not None and not jobs:
+        return []
+    query = _all(database).where(c.state == _as_literal(state), *conditions).limit(limit)
+    if jobs is not None:
+        # Hidden from the query planner: few runs are live, but a job may have many runs in history.
+        query = query.where(func.coalesce(c.job, "").in_(sorted(jobs)))
+    ordered = query if order is None else query.order_by(order)
+    return database.read(lambda cursor: [RunRow(*row) for row in database.rows(cursor, ordered)])
 
 
 def running_by_node(database: Database, *, jobs: Collection[str] | None = None) -> dict[str, int]:

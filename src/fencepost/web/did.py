@@ -19,6 +19,8 @@ _SENTENCES = {
     "saved": "The schedule was saved.",
     "deleted": "The schedule was deleted.",
     "backfilled": "{n} runs were asked for.",
+    "acknowledged": "You know of it: it is among what is known, until it happens anew.",
+    "unacknowledged": "It needs a person again.",
     "changed": "The change was made.",
 }
 

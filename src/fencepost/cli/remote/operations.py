@@ -25,6 +25,7 @@ from fencepost.app.records import (
 )
 from fencepost.app.records.record import LedgerRecord
 from fencepost.app.records.shapes import read_record
+from fencepost.cli.remote.concerns import RemoteConcerns
 from fencepost.cli.remote.connection import ServerConnection, part
 from fencepost.cli.remote.subjects import (
     RemoteAudit,
@@ -63,6 +64,7 @@ class RemoteOperations:
         self.schedules = RemoteSchedules(exchange)
         self.letters = RemoteLetters(exchange)
         self.bulk = RemoteBulk(exchange)
+        self.concerns = RemoteConcerns(exchange)
         self.audit = RemoteAudit(exchange)
         self.restored = RemoteRestored(exchange)
 
