@@ -80,6 +80,7 @@ def test_reprocess_still_repeats_the_first_and_each_with_its_own_parameters(app:
     assert found[again[first].run_id].is_new
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_same_parameters_are_an_ordinary_repetition(app: App, first: int) -> None:
     made = app.operations.retry(first, params={"account": 1}, by="ann")
     row = row_of(app, made)
@@ -99,6 +100,7 @@ def test_it_is_refused_beside_a_repetition_or_a_run_that_does_the_same(app: App,
     assert ops.retry(first, params={"account": 2}, by="ann", again=True) > made
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_parameters_are_checked_by_the_job_and_the_version_in_the_transaction(app: App, first: int) -> None:
     ops = app.operations
     for wrong in ({}, {"account": "x"}, {"account": 1, "nothing": 2}):
@@ -109,6 +111,7 @@ def test_parameters_are_checked_by_the_job_and_the_version_in_the_transaction(ap
     assert len(ops.runs()) == 1
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_part_of_other_work_is_not_changed(app: App, first: int) -> None:
     set_run(app, first, origin_key="part:7:0:3:1")
     with pytest.raises(InvalidParameters, match="is a part of another job's work"):
@@ -126,6 +129,7 @@ def test_why_does_not_take_it_for_the_run_of_the_due_time(app: App, first: int) 
     assert later.run is None
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_its_repetition_continues_it_and_not_the_first(app: App, first: int) -> None:
     ops = app.operations
     other = ops.retry(first, params={"account": 2}, by="ann")
