@@ -12,6 +12,7 @@ from fencepost import App, every
 from fencepost.access import Authentication, Authorized, HostPrincipal
 from fencepost.access.repeating import KeyedAct, KeyedRequest
 from fencepost.app.composing import publish
+from fencepost.core.concerns import Occurrence, concern_id
 from fencepost.core.log_chunks import LogChunk
 from fencepost.core.policy import Policy
 from fencepost.core.rights import HumanAct
@@ -33,6 +34,11 @@ class Target(NamedTuple):
     run: int
     job: str
     schedule: str
+
+
+def dead_id(target: Target) -> str:
+    """The id under which Now has a run that was given up."""
+    return concern_id(target.job, Occurrence(1, target.run))
 
 
 NOTHING = Target(10**12, "no-such", "no-such")
@@ -109,6 +115,10 @@ CASES: dict[str, Call] = {
     "locks.keys": lambda a, _: (a.locks.keys(), a.locks.keys(limit=1), a.locks.keys(after="shared")),
     "locks.release": lambda a, _: a.locks.release(f"{MARK} lock", reason="why"),
     "locks.reset": lambda a, _: a.locks.reset(f"{MARK} lock", reason="why"),
+    "concerns.list": lambda a, _: a.concerns.list(),
+    "concerns.changes": lambda a, _: a.concerns.changes(),
+    "concerns.acknowledge": lambda a, t: a.concerns.acknowledge("given-up", dead_id(t), note="known"),
+    "concerns.unacknowledge": lambda a, t: a.concerns.unacknowledge("given-up", dead_id(t)),
     "audit.entries": lambda a, t: (a.audit.entries(), a.audit.entries(job=t.job)),
     "audit.anchor": lambda a, _: a.audit.anchor(),
     "audit.verify": lambda a, _: a.audit.verify(),
@@ -209,7 +219,7 @@ def _run(app: App, job: str, mark: str) -> int:
     ops.cancel(run_id, by=f"{mark} person", reason=f"{mark} why")
     texts = {"error": mark, "error_code": mark, "result": f'"{mark}"', "progress_note": mark, "why": mark}
     node = "n2" if mark == MARK else "n1"
-    set_run(app, run_id, state="dead", node=node, **texts)
+    set_run(app, run_id, state="dead", ended_at=1, node=node, **texts)
     ended = {"run_id": run_id, "number": 1, "node": node, "token": 1, "ended_at": 1, "outcome": "failed"}
     table = app.ledger.tables.attempt
     row = {**ended, "error_code": mark, "error": mark, "trace": mark}

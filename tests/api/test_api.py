@@ -33,6 +33,27 @@ def test_run_is_triggered_shown_cancelled_and_repeated(api: Api) -> None:
     assert [each["id"] for each in api.get("/runs").json["items"]] == [again.json["run_id"], run]
 
 
+def test_what_needs_a_person_is_acknowledged_once_and_a_run_repeated_with_other_parameters(api: Api, app: App) -> None:
+    run = api.post("/runs", {"job": "settle", "params": {"account": 1}}).json["run_id"]
+    set_run(app, run, state="dead", ended_at=app.ledger.now_us(), attempts=1)
+    [row] = [each for each in api.get("/now").json["items"] if each["what"] == "given-up"]
+    named = {"what": row["what"], "id": row["id"]}
+    sent = [
+        api.send("POST", "/now/acknowledge", {**named, "reason": "known", "duration": "1h"}, {"Idempotency-Key": "k"})
+        for _ in range(2)
+    ]
+    assert [each.json for each in sent] == [{"done": True, "count": None}] * 2
+    [known] = [each for each in api.get("/now").json["items"] if each["what"] == "given-up"]
+    assert known["acknowledged"]["note"] == "known"
+    assert "acknowledged" in {each["what"] for each in api.get("/now/changes").json["items"]}
+    assert api.post("/now/unacknowledge", named).status == 200
+    assert api.post("/now/unacknowledge", named).status == 404
+    made = api.post(f"/runs/{run}/retry", {"params": {"account": 2}, "reason": "the wrong one"})
+    assert (made.status, made.json["retry_of"]) == (201, run)
+    assert api.get(f"/runs/{made.json['run_id']}").json["params"] == {"account": 2}
+    assert api.post(f"/runs/{run}/retry", {"params": {"account": "x"}}).status == 422
+
+
 def test_lists_go_on_where_their_link_says(api: Api) -> None:
     ids = [api.post("/runs", {"job": "settle", "params": {"account": n}}).json["run_id"] for n in range(5)]
     seen, link = [], "/runs?limit=2&job=settle"

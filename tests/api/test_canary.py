@@ -37,6 +37,8 @@ def _bodies(job: str, run: int) -> dict[str, Any]:
         "drain": {"reason": "why"},
         "release": {"reason": "why"},
         "reset": {"reason": "why"},
+        "acknowledge": {"what": "given-up", "id": f"{job}@1.{run}"},
+        "unacknowledge": {"what": "given-up", "id": f"{job}@1.{run}"},
     }
 
 

@@ -15,9 +15,11 @@ import pytest
 from fencepost import App
 from fencepost.access import Access
 from fencepost.app.composing import publish
+from fencepost.app.concerns import Concerns
 from fencepost.app.lock_operations import LockOperations
 from fencepost.app.operations import Operations
 from fencepost.cli.remote.access import RemoteAccess
+from fencepost.cli.remote.concerns import RemoteConcerns
 from fencepost.cli.remote.locks import RemoteLocks
 from fencepost.cli.remote.operations import RemoteOperations
 from fencepost.core.rights import Scope
@@ -335,9 +337,36 @@ def test_act_whose_answer_was_lost_is_sent_again_under_its_key(tmp_path: Path, m
     app.close()
 
 
+def test_now_acknowledge_and_retry_with_other_parameters_work_alike(ledger: str, asked: Ask) -> None:
+    beside = lambda *words: call(*words, "--ledger", ledger)  # noqa: E731
+    for ask, by in ((beside, "--by ann"), (asked, "")):
+        first = ask("now", "--json")
+        assert first.returncode == 3
+        [row] = [each for each in json.loads(first.stdout) if each["what"] == "given-up" and each["job"] == "boom"]
+        named = (row["what"], row["id"])
+        assert ask("acknowledge", *named, "--note", "known", "--for", "1h", *by.split()).returncode == 0
+        known = ask("now")
+        assert re.search(r"known to \S+ until .*: run \d+ of boom was given up .*\(known\)", known.stdout), known.stdout
+        assert ask("unacknowledge", *named, *by.split()).returncode == 0
+        assert ask("unacknowledge", *named, *by.split()).returncode == 1
+    rows = [[(each["what"], each["id"]) for each in json.loads(ask("now", "--json").stdout)] for ask in (beside, asked)]
+    assert rows[0] == rows[1]
+    boom = row["run_id"]
+    words = ("retry", str(boom), "-p", "word=other", "--reason", "the wrong one", "--json")
+    made = asked(*words).json
+    assert beside("show", str(made["run"]), "--json").json["params"] == {"word": "other"}
+    assert beside(*words).returncode == 4
+    assert asked("retry", str(boom), "-p", "nothing=1").returncode == 2
+
+
 @pytest.mark.parametrize(
     ("remote", "beside"),
-    [(RemoteOperations, Operations), (RemoteAccess, Access), (RemoteLocks, LockOperations)],
+    [
+        (RemoteOperations, Operations),
+        (RemoteAccess, Access),
+        (RemoteLocks, LockOperations),
+        (RemoteConcerns, Concerns),
+    ],
 )
 def test_methods_take_what_those_beside_the_ledger_take(remote: type, beside: type) -> None:
     for name, method in vars(remote).items():

@@ -17,6 +17,7 @@ from fencepost.core.runs import Requested
 from fencepost.effects.installing import open_database
 from fencepost.effects.old_checkpoints import BulkRuns, prune_checkpoints
 from fencepost.effects.renaming import move_effects
+from fencepost.errors import InvalidParameters
 from fencepost.ledger import history, requests
 from fencepost.ledger.database import Database
 from fencepost.ledger.moving import rename, renaming_of
@@ -453,3 +454,24 @@ def _backfilled(shop: Shop, handle: Any, day: datetime, **wishes: Any) -> Any:
     newest = shop.app.operations.runs(job=handle.name, limit=1)[0]
     with hand(shop) as one:
         return one.play(newest.id)
+
+
+class TestOtherParameters:
+    def test_a_repetition_with_others_begins_anew_and_leaves_the_checkpoints_of_the_first(self, shop: Shop) -> None:
+        """Without a window, a run and its repetitions share checkpoints; one with other parameters does other work."""
+        shop.fill(range(1, 21))
+
+        class Settle(settling(chunk=5)):  # type: ignore[misc]
+            def __init__(self, region: str = "eu") -> None:
+                self.region = region
+
+        handle = shop.bulk(Settle)
+        first = played(shop, handle, region="eu")
+        assert shop.settled() == list(range(1, 21))
+        shop.fill(range(21, 24))
+        with hand(shop) as one:
+            made = one.app.operations.retry(first.id, params={"region": "us"}, by="ann")
+            names = {instance_name(one.app.ledger, history.run(one.app.ledger, each)) for each in (first.id, made)}
+            assert names == {f"run-{first.id}", f"run-{made}"}
+            with pytest.raises(InvalidParameters):
+                one.app.operations.retry(first.id, params={"nowhere": 1}, by="ann")

@@ -16,6 +16,7 @@ from typing import Any
 
 from fencepost.access.authority import CALLER, Authority
 from fencepost.access.authorized_access import AuthorizedAccess
+from fencepost.access.authorized_concerns import AuthorizedConcerns
 from fencepost.access.authorized_ledger import AuthorizedAudit, AuthorizedBulk, AuthorizedLetters, AuthorizedRestored
 from fencepost.access.authorized_locks import AuthorizedLocks
 from fencepost.access.authorized_nodes import AuthorizedPauses
@@ -56,6 +57,7 @@ class Authorized:
         self.letters = AuthorizedLetters(self._authority)
         self.locks = AuthorizedLocks(self._authority)
         self.bulk = AuthorizedBulk(self._authority)
+        self.concerns = AuthorizedConcerns(self._authority)
         self.audit = AuthorizedAudit(self._authority)
         self.restored = AuthorizedRestored(self._authority)
         self.pauses = AuthorizedPauses(self._authority)
@@ -282,11 +284,19 @@ class Authorized:
             HumanAct.CANCEL, lambda ops: ops.cancel(run_id, by=CALLER, reason=reason, expect=expect), run=run_id
         )
 
-    def retry(self, run_id: int, *, reason: str | None = None, again: bool = False, expect: str | None = None) -> int:
-        """Make a new run of one that has ended, with the same parameters and window; return its id."""
+    def retry(
+        self,
+        run_id: int,
+        *,
+        reason: str | None = None,
+        again: bool = False,
+        params: Mapping[str, Any] | None = None,
+        expect: str | None = None,
+    ) -> int:
+        """Make a new run of one that has ended, with the same window and parameters, or `params`; return its id."""
         return self._authority.acts(
             HumanAct.RETRY,
-            lambda ops: ops.retry(run_id, by=CALLER, reason=reason, again=again, expect=expect),
+            lambda ops: ops.retry(run_id, by=CALLER, reason=reason, again=again, params=params, expect=expect),
             run=run_id,
         )
 

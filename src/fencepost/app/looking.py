@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.app.auditing import Audit
+from fencepost.app.concerns import Concerns
 from fencepost.app.held import held_because
 from fencepost.app.lease_places import LEDGER, leases_of
 from fencepost.app.lock_operations import LockOperations
@@ -87,6 +88,11 @@ class Looking:
         return LockOperations(
             self._ledger, self._scope, locks=self._locks, leases=self._leases, node_names=self._node_names
         )
+
+    @property
+    def concerns(self) -> Concerns:
+        """What needs a person now, and who knows of it: list, changes, acknowledge, unacknowledge."""
+        return Concerns(self._ledger, self._scope, self, self._shown)
 
     @property
     def ledger(self) -> Ledger:

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from fencepost.app.looking import optional_us
 from fencepost.app.node_acts import NodeActs
 from fencepost.app.numbers import existing_run_id, page_edge, page_limit
+from fencepost.app.people import requesting_run
 from fencepost.app.records import DueRecord, RenamedJobRecord
+from fencepost.app.retrying import changed_request
 from fencepost.app.schedules import Schedules
 from fencepost.app.scoped import acting, actor, hiding_others, jobs_to_repeat, require_job, run_check
 from fencepost.core.duration import Duration, seconds
@@ -30,7 +32,6 @@ from fencepost.core.runs import Requested
 from fencepost.engine.backfilling import MOST_BACKFILLED, Backfilled, backfill_requests
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.requesting import KnownJob, Request, instant_us, on_record, requested
-from fencepost.engine.run import attempt_of, current_run
 from fencepost.errors import ConfigurationError, InvalidParameters, NotAllowed
 from fencepost.leases.locks import Locks
 from fencepost.ledger import duplicates, jobs, journal, requests, schedules
@@ -98,7 +99,7 @@ class Operations(NodeActs):
         if name in self._known:
             return KnownJob.of(self._known[name])
         row = jobs.job(self._ledger, name)
-        return KnownJob(row.name, Policy.from_json(row.policy), Signature.from_json(row.signature))
+        return KnownJob(row.name, Policy.from_json(row.policy), Signature.from_json(row.signature), row.parent)
 
     def enqueue(
         self,
@@ -127,7 +128,7 @@ class Operations(NodeActs):
             key=key,
             priority=priority,
             reason=reason,
-            requested_by=requested_by or _requesting_run(),
+            requested_by=requested_by or requesting_run(),
             **self._when(at, delay),
         )
         new_run = self._requested(job, params, request)
@@ -274,17 +275,18 @@ class Operations(NodeActs):
         by: str,
         reason: str | None = None,
         again: bool = False,
+        params: Mapping[str, Any] | None = None,
         expect: str | None = None,
     ) -> int:
-        """Repeat a run that has ended, with the same parameters and window. Return the id of the new run.
+        """Repeat a run that has ended, with the same window, and the same parameters or `params`. Return the new id.
 
         Raise `AlreadyRequested` while a repetition of it has not ended, unless `again` is set.
         """
         who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RETRY, expect)
+        changed = None if params is None else changed_request(self._run(run_id), params, check, self.known)
+        given: dict[str, Any] = {"by": who, "reason": reason, "again": again, "changed": changed, "check": check}
         with acting(self._scope):
-            made = requests.retry(
-                self._ledger, existing_run_id(run_id), by=who, reason=reason, again=again, check=check
-            )
+            made = requests.retry(self._ledger, existing_run_id(run_id), **given)
         self._wake()
         return made
 
@@ -443,8 +445,3 @@ class Operations(NodeActs):
             self._ledger.write(lambda cursor, start=start: work(cursor, start))  # type: ignore[misc]
             for start in range(0, max(len(new_runs), 1), _BATCH)
         )
-
-
-def _requesting_run() -> str | None:
-    run = current_run()
-    return None if run is None else attempt_of(run).label

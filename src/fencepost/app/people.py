@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost.engine.run import attempt_of, current_run
 from fencepost.errors import InvalidParameters
 
 
@@ -17,3 +18,9 @@ def reason_given(reason: object) -> str:
     if not isinstance(reason, str) or not reason.strip():
         raise InvalidParameters("say why: reason='…'; the journal keeps it")
     return reason.strip()
+
+
+def requesting_run() -> str | None:
+    """Return how the run is called that asks, if a run does."""
+    run = current_run()
+    return None if run is None else attempt_of(run).label

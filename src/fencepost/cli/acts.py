@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Again = Annotated[bool, typer.Option("--again", help="Request it even if the same is waiting or running already.")]
-
 Params = Annotated[
     list[str] | None,
     typer.Option("-p", "--param", metavar="NAME=VALUE", help="A parameter of the job. May be repeated."),
 ]
+Again = Annotated[bool, typer.Option("--again", help="Request it even if the same is waiting or running already.")]
+
 _POLL_EVERY_S = 0.5
 _PATIENCE_S = 5.0
 
@@ -102,6 +102,7 @@ def trigger(
 def retry(
     run: RunId,
     *,
+    params: Params = None,
     reason: Reason = "",
     by: By = "",
     again: Again = False,
@@ -110,18 +111,32 @@ def retry(
 ) -> int:
     """Repeat a run that has ended, with the same parameters and window.
 
+    With -p, the new run has other values for these parameters, and the rest as they were. It is other work:
+    reprocess still repeats the first run if that was given up, and a bulk job begins anew for it.
+
     Exit code 4: a repetition of it has not ended yet; nothing was requested.
 
     Example: fencepost retry 42 --reason 'the disk is back'
+
+    Example: fencepost retry 42 -p month=2026-02 --reason 'it was the wrong month'
     """
+    typed = typed_params(params or [])
     with front(ledger) as ops, _duplicates_as_json(as_json=as_json):
+        changed = _changed(ops, run, typed) if typed else None
         new = _on_run(
             run,
             "has ended can be repeated",
-            lambda: ops.retry(run, by=who(by), reason=reason or None, again=again),
+            lambda: ops.retry(run, by=who(by), reason=reason or None, again=again, params=changed),
         )
         _paused(ops, new)
-    return answer({"run": new, "retry_of": run}, f"run {new} repeats run {run}", as_json=as_json)
+    words = f" with {', '.join(sorted(typed))} changed" if typed else ""
+    return answer({"run": new, "retry_of": run}, f"run {new} repeats run {run}{words}", as_json=as_json)
+
+
+def _changed(ops: Operations, run_id: int, typed: dict[str, str]) -> dict[str, Any]:
+    """Return the parameters of a run with those that were typed in place of its own."""
+    found = ops.run(run_id)
+    return {**found.params, **ops.read_params(found.job, typed)}
 
 
 def cancel(run: RunId, *, reason: Reason = "", by: By = "", ledger: LedgerUrlOption = "", as_json: Json = False) -> int:

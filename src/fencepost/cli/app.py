@@ -24,6 +24,7 @@ from fencepost.cli import (
     messages,
     migrate,
     nodes,
+    now,
     pauses,
     permissions,
     restored,
@@ -62,6 +63,7 @@ app.command("run", rich_help_panel=RUN)(run.run)
 app.command("serve", rich_help_panel=RUN)(serve.serve)
 app.command("demo", rich_help_panel=RUN)(demo.demo)
 app.command("chaos", rich_help_panel=RUN)(chaos.chaos)
+app.command("now", rich_help_panel=LOOK)(now.now)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=LOOK)
 app.add_typer(schedules.app, name="schedules", rich_help_panel=LOOK)
 app.command("runs", rich_help_panel=LOOK)(runs.runs)
@@ -77,6 +79,8 @@ app.command("trigger", rich_help_panel=ACT)(acts.trigger)
 app.command("retry", rich_help_panel=ACT)(acts.retry)
 app.command("cancel", rich_help_panel=ACT)(acts.cancel)
 app.command("release", rich_help_panel=ACT)(acts.release)
+app.command("acknowledge", rich_help_panel=ACT)(now.acknowledge)
+app.command("unacknowledge", rich_help_panel=ACT)(now.unacknowledge)
 app.command("reprocess", rich_help_panel=ACT)(acts.reprocess)
 app.command("backfill", rich_help_panel=ACT)(acts.backfill)
 app.command("pause", rich_help_panel=ACT)(pauses.pause)
@@ -121,7 +125,7 @@ def _called(words: list[str]) -> int:
 
 
 def _tree(words: list[str]) -> typer.Typer:
-    """Return the tree with only the requested branch: building all 47 commands takes longer than most calls."""
+    """Return the tree with only the requested branch: building all 50 commands takes longer than most calls."""
     commands = [each for each in app.registered_commands if words[:1] == [each.name]]
     groups = [each for each in app.registered_groups if words[:1] == [each.name]]
     if not (commands or groups):  # help, or an unknown command

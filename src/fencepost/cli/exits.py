@@ -11,7 +11,7 @@ class Exit(IntEnum):
     OK = 0
     UNKNOWN = 1  # there is no such lock, job, schedule or run
     BAD_INPUT = 2  # also: the store or the ledger cannot be reached
-    NOT_WELL = 3  # the run that was waited for has ended, and did not succeed
+    NOT_WELL = 3  # the run that was waited for did not succeed; or something needs a person
     DUPLICATE = 4  # the same request has not ended yet; nothing was done
     FAILED = 70  # EX_SOFTWARE: a part of the node failed, and it left
     LOST = 74  # EX_IOERR: the lease was lost and the program was ended

@@ -40,6 +40,8 @@ class Noted(StrEnum):
     NODE_DRAINED = "node asked to drain"
     LOCK_RELEASED = "lock released"
     LOCK_RESET = "lock token reset"
+    ACKNOWLEDGED = "acknowledged"
+    UNACKNOWLEDGED = "acknowledgement withdrawn"
 
     # Noticed by nodes.
     NODE_DIED = What.NODE_DIED.value
@@ -81,6 +83,8 @@ DONE_BY_PEOPLE = frozenset(
         Noted.NODE_DRAINED,
         Noted.LOCK_RELEASED,
         Noted.LOCK_RESET,
+        Noted.ACKNOWLEDGED,
+        Noted.UNACKNOWLEDGED,
     }
 )
 """What goes into the audit, too, where the entry says who did it."""

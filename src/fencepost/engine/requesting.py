@@ -24,16 +24,17 @@ from fencepost.ledger.jobs import NewJob
 
 @dataclass(frozen=True, slots=True)
 class KnownJob:
-    """The part of a job that a request needs."""
+    """The part of a job that a request needs. `parent` is the job that it is a part of."""
 
     name: str
     policy: Policy
     signature: Signature
+    parent: str | None = None
 
     @staticmethod
     def of(job: Job) -> KnownJob:
         """Make it from a job of this application."""
-        return KnownJob(job.name, job.policy, job.signature)
+        return KnownJob(job.name, job.policy, job.signature, job.parent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from fencepost.core.tick import spelled_us
 from fencepost.errors import AlreadyRequested
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.history import RunRow
+from fencepost.ledger.history import RunRow, is_own_root
 from fencepost.ledger.jobs import NewJob
 from fencepost.ledger.roots import Root, root_of
 
@@ -48,7 +48,7 @@ _LIVE = (
     "state = 'waiting' AND waits_for = 'node'",
 )
 _BACKFILL = "backfill:"
-_CALLED_OFF = ("cancelled", "skipped", "misfired")
+CALLED_OFF = ("cancelled", "skipped", "misfired")
 _BATCH = 500  # parameters per statement stay below every driver's limit
 
 
@@ -118,7 +118,8 @@ def repetitions(database: Database, cursor: Cursor, rows: Sequence[RunRow]) -> d
     """Return, for runs that were given up, the later run that replaces each; runs that have no such run are left out.
 
     Among a run and all its repetitions, the latest that was not called off (cancelled, skipped or misfired) replaces
-    those before it: it has succeeded, has not ended, or was given up itself. Lock the rows first.
+    those before it: it has succeeded, has not ended, or was given up itself. Repetitions with other parameters are not
+    among them: they do other work. Lock the rows first.
     """
     roots = {row.id: root_of(database, cursor, row) for row in rows}
     chains = {run_id: root.run_id for run_id, root in roots.items()}
@@ -126,7 +127,7 @@ def repetitions(database: Database, cursor: Cursor, rows: Sequence[RunRow]) -> d
     latest: dict[int, int] = {}
     for run_id, root, state in _runs_of_roots(database, cursor, {each.to_text() for each in roots.values()}):
         chain = chains.setdefault(run_id, root.run_id)
-        if state not in _CALLED_OFF:
+        if state not in CALLED_OFF:
             latest[chain] = max(latest.get(chain, 0), run_id)
     followed: Collection[int] = list(chains)
     while followed:
@@ -134,7 +135,7 @@ def repetitions(database: Database, cursor: Cursor, rows: Sequence[RunRow]) -> d
         followed = {run_id for run_id, _, _ in found if run_id not in chains}
         for run_id, retry_of, state in found:
             chain = chains.setdefault(run_id, chains[retry_of])
-            if state not in _CALLED_OFF:
+            if state not in CALLED_OFF:
                 latest[chain] = max(latest.get(chain, 0), run_id)
     standing = ((row.id, latest.get(chains[row.id], 0)) for row in rows)
     return {run_id: other for run_id, other in standing if other > run_id}
@@ -154,13 +155,18 @@ def _runs_of_roots(database: Database, cursor: Cursor, texts: Collection[str]) -
 
 
 def _repetitions_of(database: Database, cursor: Cursor, run_ids: Collection[int]) -> list[tuple[int, int, str]]:
-    """Return the runs that repeat one of these, the run that each repeats, and their state."""
+    """Return the runs that repeat one of these with the same parameters, the run that each repeats, and their state."""
     c = database.tables.run.c
     found: list[tuple[int, int, str]] = []
     wanted = sorted(run_ids)
     for start in range(0, len(wanted), _BATCH):
-        query = select(c.id, c.retry_of, c.state).where(c.retry_of.in_(wanted[start : start + _BATCH])).order_by(c.id)
-        found += [(int(run_id), int(retry_of), str(state)) for run_id, retry_of, state in database.rows(cursor, query)]
+        columns = select(c.id, c.retry_of, c.state, c.root)
+        query = columns.where(c.retry_of.in_(wanted[start : start + _BATCH])).order_by(c.id)
+        found += [
+            (int(run_id), int(retry_of), str(state))
+            for run_id, retry_of, state, root in database.rows(cursor, query)
+            if not is_own_root(run_id, root)
+        ]
     return found
 
 

@@ -6,7 +6,7 @@ newest first. ``after_id`` returns newer runs, oldest first.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -266,7 +266,8 @@ def why(
 ) -> list[RunRow]:
     """Return the runs that cover a due time of a schedule, in the order of creation: the tick's own run comes first.
 
-    A run can cover several due times (a coalesced run, or a stretch of skipped ones). An empty list means that the due
+    A run can cover several due times (a coalesced run, or a stretch of skipped ones). A repetition with other
+    parameters is not among them: it was never due. An empty list means that the due
     time was not planned, or that its run is of none of `jobs`: the schedule was another job's then.
     """
     c = database.tables.run.c
@@ -277,9 +278,15 @@ def why(
 
     def work(cursor: Cursor) -> list[RunRow]:
         found = (RunRow(*row) for row in database.rows(cursor, query))
-        return sorted((row for row in found if _covers(row, at_us)), key=lambda row: row.id)
+        covering = (row for row in found if _covers(row, at_us) and not is_own_root(row.id, row.root))
+        return sorted(covering, key=lambda row: row.id)
 
     return (connection or database).read(work)
+
+
+def is_own_root(run_id: int, root: str | None) -> bool:
+    """Whether a run is noted as the root of itself (`ledger.roots`): it repeats another one with other parameters."""
+    return root is not None and root.startswith(f"{run_id}@")
 
 
 def stretches(database: Database, schedule_id: str, at_us: int) -> list[RunRow]:
@@ -322,6 +329,27 @@ def counts(
         return {row[0]: int(row[1]) for row in rows}
 
     return (connection or database).read(work)
+
+
+def live_runs(
+    database: Database,
+    jobs: Collection[str] | None,
+    state: str,
+    conditions: Sequence[Any],
+    *,
+    order: Any = None,
+    limit: int,
+) -> list[RunRow]:
+    """Return runs of a state that is not an end, read by the index of that state; of `jobs`, None for all."""
+    c = database.tables.run.c
+    if jobs is not None and not jobs:
+        return []
+    query = _all(database).where(c.state == _as_literal(state), *conditions).limit(limit)
+    if jobs is not None:
+        # Hidden from the query planner: few runs are live, but a job may have many runs in history.
+        query = query.where(func.coalesce(c.job, "").in_(sorted(jobs)))
+    ordered = query if order is None else query.order_by(order)
+    return database.read(lambda cursor: [RunRow(*row) for row in database.rows(cursor, ordered)])
 
 
 def running_by_node(database: Database, *, jobs: Collection[str] | None = None) -> dict[str, int]:

@@ -5,7 +5,8 @@ history. The attempts of a run, and its logs, are removed with it. A repetition 
 repeats, and as any earlier repetition of the same run, so that these are not repeated again; its root stays known when
 all earlier runs are gone. The origin key of a run is free once the run is gone. A run that was requested under a key of
 the user (`enqueue(key=)`) is kept for at least as long as `requests` says, so that the same request is recognized until
-then. Idempotency keys are removed when they expire, answers to requests after a day.
+then. Idempotency keys are removed when they expire, answers to requests after a day, acknowledgements when what they
+speak of is gone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sqlalchemy import and_, delete, exists, or_, select, update
 from fencepost.core.duration import Duration, seconds
 from fencepost.core.identity import REQUEST
 from fencepost.errors import InvalidSetting
+from fencepost.ledger.acknowledging import prune_acknowledged
 from fencepost.ledger.answers import prune_answers
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
@@ -74,6 +76,7 @@ def prune(database: Database, connection: LedgerConnection | None, retention: Re
     removed += _prune_keys(database, place, _before(retention.keys, now_us), limit)
     removed += _prune_expired(database, place, now_us, limit)
     removed += prune_answers(database, place, now_us, limit)
+    removed += prune_acknowledged(database, place, now_us, limit)
     return removed + _prune_nodes(database, place, _before(retention.nodes, now_us), limit)
 
 

@@ -16,6 +16,7 @@ from fencepost.core.runs import Requested
 from fencepost.core.states import Move, RunState, WaitsFor, is_terminal
 from fencepost.errors import IllegalMove
 from fencepost.ledger.callers import cursor_of
+from fencepost.ledger.changed_runs import has_params_of, repeat_changed
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -163,15 +164,19 @@ def retry(
     reason: str | None = None,
     again: bool = False,
     origin_key: str | None = None,
+    changed: Requested | None = None,
     check: RunCheck = any_run,
     connection: LedgerConnection | None = None,
 ) -> int:
     """Create a new run with the parameters and window of a run that has ended; return its id.
 
-    Raises `AlreadyRequested` while a repetition of the run is live, unless `again` is set.
+    Raises `AlreadyRequested` while a repetition of the run is live, unless `again` is set. `changed` is the repetition
+    with other parameters, as `fencepost.ledger.changed_runs` describes it.
     """
 
     def work(cursor: Cursor) -> int:
+        if changed is not None:
+            hold(database, cursor, changed.job)
         # Locked, so that the second of two concurrent calls sees the run that the first has created.
         row = run_row(database, cursor, run_id, for_update=True)
         check(row)
@@ -180,7 +185,10 @@ def retry(
         under_way = {} if again else live_repetitions(database, cursor, [run_id])
         if under_way:
             raise under_way[run_id].refusal(f"repeats run {run_id} already")
-        [made] = _repeated(database, cursor, [row], by=by, reason=reason, origin_key=origin_key)
+        if changed is not None and not has_params_of(row, changed):
+            made = repeat_changed(database, cursor, row, changed._replace(requested_by=by, reason=reason), again=again)
+        else:
+            [made] = _repeated(database, cursor, [row], by=by, reason=reason, origin_key=origin_key)
         return made.run_id
 
     return (connection or database).write(work)
@@ -225,6 +233,7 @@ def reprocess(
     Each run is repeated once, however often this is called. A repetition that fails is a run of its own, with its own
     id. A run that was already repeated with `retry` is not repeated here, unless that repetition was cancelled: so a
     run whose repetition has succeeded is not repeated, and of a chain of runs that were given up only the last one is.
+    A repetition with other parameters does not count: what the run was to do with its own is still not done.
     """
     failed = RunFilter(
         job=wanted.job,

@@ -6,7 +6,8 @@ are named after its root. Text of the column `root`::
     <run>@<µs>          the run that was repeated first, and when it was requested
     again:<run>@<µs>    a run that deliberately repeats complete work: its repetitions continue *its* work
 
-A run that is not a repetition has no root. Repetitions that older versions created have none either: there the chain of
+A run that is not a repetition has no root. A repetition with other parameters does other work: it is its own root
+(`fencepost.ledger.changed_runs`). Repetitions that older versions created have none either: there the chain of
 `retry_of` is followed as far as its runs are kept.
 """
 

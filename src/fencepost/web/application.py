@@ -17,7 +17,20 @@ from fencepost.web.fragments import Fragments
 from fencepost.web.guard import PASSING, Guard
 from fencepost.web.hosts import allowed_hosts as hosts_of
 from fencepost.web.live import Hints, live_route
-from fencepost.web.pages import access, audit, jobs, new_schedule, nodes, now, run, runs, schedules, trigger, why
+from fencepost.web.pages import (
+    access,
+    audit,
+    jobs,
+    new_schedule,
+    nodes,
+    now,
+    retrying,
+    run,
+    runs,
+    schedules,
+    trigger,
+    why,
+)
 from fencepost.web.pages.entering import entering_pages
 from fencepost.web.routes import refuse_undeclared
 from fencepost.web.troubles import BodyTooLarge, TroublePages
@@ -27,7 +40,7 @@ if TYPE_CHECKING:
 
     from fencepost.web.links import OneTimeLink
 
-_SUBJECTS = (now, runs, run, trigger, new_schedule, jobs, why, schedules, nodes, audit, access)
+_SUBJECTS = (now, runs, run, retrying, trigger, new_schedule, jobs, why, schedules, nodes, audit, access)
 
 
 def web(

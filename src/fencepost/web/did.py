@@ -23,6 +23,8 @@ _SENTENCES = {
     "paused-queue": "It is paused.",
     "resumed-queue": "It is resumed: what waits is claimed.",
     "drained": "The node was asked to drain: it claims nothing more, and leaves when its runs are done.",
+    "acknowledged": "You know of it: it is among what is known, until it happens anew.",
+    "unacknowledged": "It needs a person again.",
     "changed": "The change was made.",
     "lock-released": "The lock was taken away from its holder.",
     "lock-was-free": "Nobody held the lock any more; nothing was done.",

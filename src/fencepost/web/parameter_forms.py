@@ -46,6 +46,13 @@ def takes_more(signature: Mapping[str, Any]) -> bool:
     return bool(_table(signature).get("more"))
 
 
+def other_parameters(signature: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """Return those of `values` that the signature does not name, as JSON; empty if the job takes no such ones."""
+    named = {each.name for each in parameter_fields(signature, {})}
+    others = {name: value for name, value in values.items() if name not in named}
+    return json.dumps(others, ensure_ascii=False) if others and takes_more(signature) else ""
+
+
 def _table(stored: Any) -> Mapping[str, Any]:
     """Return stored JSON that should be an object; an empty one if somebody has damaged it."""
     return stored if isinstance(stored, Mapping) else {}

@@ -25,6 +25,7 @@ from fencepost.app.records import (
 )
 from fencepost.app.records.record import LedgerRecord
 from fencepost.app.records.shapes import read_record
+from fencepost.cli.remote.concerns import RemoteConcerns
 from fencepost.cli.remote.connection import ServerConnection, part
 from fencepost.cli.remote.locks import RemoteLocks
 from fencepost.cli.remote.pauses import RemotePauses
@@ -66,6 +67,7 @@ class RemoteOperations:
         self.letters = RemoteLetters(exchange)
         self.locks = RemoteLocks(exchange)
         self.bulk = RemoteBulk(exchange)
+        self.concerns = RemoteConcerns(exchange)
         self.audit = RemoteAudit(exchange)
         self.restored = RemoteRestored(exchange)
         self.pauses = RemotePauses(exchange)
@@ -239,10 +241,12 @@ class RemoteOperations:
         by: str,
         reason: str | None = None,
         again: bool = False,
+        params: Mapping[str, Any] | None = None,
         expect: str | None = None,
     ) -> int:
         """Repeat a run that has ended; return the id of the new one."""
-        return int(self._server.act(f"/runs/{run_id}/retry", {"reason": reason, "again": again})["run_id"])
+        changed = {} if params is None else {"params": dict(params)}
+        return int(self._server.act(f"/runs/{run_id}/retry", {"reason": reason, "again": again} | changed)["run_id"])
 
     def release(self, run_id: int, *, by: str, reason: str | None = None, expect: str | None = None) -> None:
         """Release a run that waits for a person."""

@@ -15,12 +15,13 @@ from fencepost.app.records.shapes import record_schema, records_in
 from fencepost.core.problems import PREFIX as PROBLEM_PREFIX
 from fencepost.core.problems import PROBLEMS
 from fencepost.core.rights import HumanAct
-from fencepost.web.api import access, audit, jobs, letters, locks, pauses, runs, schedules
+from fencepost.web.api import access, audit, concerns, jobs, letters, locks, pauses, runs, schedules
 from fencepost.web.api.calls import ApiCall
 from fencepost.web.api.replies import PROBLEM, ApiReply, spelled_json
 from fencepost.web.api.routes import ApiOr, ApiPage, ApiRoute, ApiRoutes, Declared, Shown, routes_of
 
 SUBJECTS: tuple[ApiRoutes, ...] = (
+    concerns.ROUTES,
     runs.ROUTES,
     jobs.ROUTES,
     schedules.ROUTES,

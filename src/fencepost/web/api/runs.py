@@ -57,9 +57,13 @@ class Trigger(Body):
 
 
 class RetryBody(Reasoned):
-    """With `again`, a run is repeated even while another repetition of it has not ended."""
+    """With `again`, a run is repeated even while another repetition of it has not ended.
+
+    `params` are the parameters of the new run, all of them, by their names. Without it, they are those of the run.
+    """
 
     again: bool = False
+    params: Params | None = Field(default=None, examples=[{"account": 8}])
 
 
 class Reprocess(Reasoned):
@@ -190,13 +194,14 @@ def trigger(call: ApiCall, body: Trigger) -> ApiReply:
 
 @ROUTES.post("/runs/{run_id}/retry", needs=HumanAct.RETRY, shows=RetriedRecord, status=201)
 def retry(call: ApiCall, run_id: RunId, body: RetryBody) -> ApiReply:
-    """Repeat a run that has ended, with the same parameters and window."""
+    """Repeat a run that has ended, with the same window, and the same or other parameters."""
 
     def said(made: int) -> RetriedRecord:
         return RetriedRecord(made, run_id, is_new=True)
 
+    given = body.model_dump()
     return call.act(
-        lambda: call.ask.retry(run_id, reason=body.reason, again=body.again, expect=call.expect),
+        lambda: call.ask.retry(run_id, expect=call.expect, **given),
         said,
         within=said,
         status=201,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+from fencepost.app.records.versions import run_version
 from fencepost.core.rights import HumanAct
 from fencepost.core.states import TERMINAL
 from fencepost.errors import InvalidParameters, NotInLedger, StateChanged
@@ -13,12 +15,13 @@ from fencepost.web.axis import attempt_chart
 from fencepost.web.did import did_sentence
 from fencepost.web.exporting import export
 from fencepost.web.finding import whole
+from fencepost.web.parameter_forms import other_parameters, parameter_fields, takes_more
 from fencepost.web.rendering import render
 from fencepost.web.routes import PageRoutes
 from fencepost.web.run_logs import ShownLog, shown_log
 
 if TYPE_CHECKING:
-    from fencepost.app.records import RunRecord
+    from fencepost.app.records import JobRecord, RunRecord
     from fencepost.web.visits import Visit
 
 PAGES = PageRoutes()
@@ -31,7 +34,7 @@ def run(visit: Visit) -> Response:
     ask = visit.ask
     found, now = ask.run(visit.where["run_id"]), ask.now()
     attempts, noted = ask.attempts(found.id), ask.journal(run_id=found.id, limit=_MOST_NOTED)
-    is_over = found.state in TERMINAL
+    is_over, job = found.state in TERMINAL, _job(visit, found)
     return render(
         visit,
         "run.html",
@@ -40,7 +43,8 @@ def run(visit: Visit) -> Response:
         did=did_sentence(visit),
         run=found,
         own=_zone(visit, found),
-        job=_job(visit, found),
+        job=job,
+        **_parameter_form(found, job),
         attempts=attempts,
         chart=attempt_chart(found, attempts, noted, now),
         trace=next((each.trace for each in reversed(attempts) if each.trace), None),
@@ -75,7 +79,8 @@ def log_exported(visit: Visit) -> Response:
 def retry(visit: Visit) -> Response:
     """Repeat a run that has ended."""
     found = unchanged(visit, HumanAct.RETRY)
-    made = visit.ask.retry(found.id, reason=reason_of(visit), again=visit.form.get("again") == "on")
+    again = visit.form.get("again") == "on"
+    made = visit.ask.retry(found.id, reason=reason_of(visit), again=again, expect=run_version(found))
     return done(visit, found.id, "retried", made)
 
 
@@ -85,7 +90,7 @@ def cancel(visit: Visit) -> Response:
     found = unchanged(visit, HumanAct.CANCEL)
     if found.state == "running" and visit.text("confirm") != str(found.id):
         raise InvalidParameters(f"to stop what runs, type its number, {found.id}: a run that was stopped cannot go on")
-    outcome = str(visit.ask.cancel(found.id, reason=reason_of(visit)).value)
+    outcome = str(visit.ask.cancel(found.id, reason=reason_of(visit), expect=run_version(found)).value)
     words = {"cancelled": "cancelled", "requested": "stopping"}
     return done(visit, found.id, words.get(outcome, "too-late"))
 
@@ -94,12 +99,15 @@ def cancel(visit: Visit) -> Response:
 def release(visit: Visit) -> Response:
     """Let a run go on that waits for a person."""
     found = unchanged(visit, HumanAct.RELEASE_RUN)
-    visit.ask.release(found.id, reason=reason_of(visit))
+    visit.ask.release(found.id, reason=reason_of(visit), expect=run_version(found))
     return done(visit, found.id, "released")
 
 
 def unchanged(visit: Visit, act: HumanAct) -> RunRecord:
-    """Return the run of a form, unless its state or attempt is another one than when the form was drawn."""
+    """Return the run of a form, unless its state or attempt is another one than when the form was drawn.
+
+    The act itself has to compare once more, in its own transaction: pass the `run_version` of what this returns.
+    """
     found = visit.ask.run(visit.where["run_id"], to=act)
     drawn = (visit.form.get("state", ""), visit.form.get("attempt", ""))
     if drawn != (found.state, str(found.attempts)):
@@ -120,11 +128,21 @@ def done(visit: Visit, run_id: int, did: str, n: int | None = None) -> Response:
     return RedirectResponse(visit.url(f"/runs/{run_id}", did=did, n=n), 303)
 
 
-def _job(visit: Visit, found: RunRecord) -> Any:
+def _job(visit: Visit, found: RunRecord) -> JobRecord | None:
     try:
         return visit.ask.job(found.job)
     except NotInLedger:
         return None
+
+
+def _parameter_form(found: RunRecord, job: JobRecord | None) -> dict[str, Any]:
+    """Return what the form for a repetition with other parameters shows: those of the run, by the job's signature."""
+    if job is None:
+        return {"fields": [], "more": False, "others": ""}
+    stored: Any = found.params  # somebody may have damaged it
+    params = stored if isinstance(stored, Mapping) else {}
+    fields, others = parameter_fields(job.signature, params), other_parameters(job.signature, params)
+    return {"fields": fields, "more": takes_more(job.signature), "others": others}
 
 
 def _zone(visit: Visit, found: RunRecord) -> str | None:

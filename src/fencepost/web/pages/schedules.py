@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import RedirectResponse, Response
 
+from fencepost.app.records.versions import schedule_version
 from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import schedule_to_json
 from fencepost.core.tick import microseconds
@@ -58,7 +59,8 @@ def pause(visit: Visit) -> Response:
     """Plan nothing more until it is resumed."""
     found = _unchanged(visit, HumanAct.PAUSE_SCHEDULE)
     until, duration = pause_end_of(visit)
-    visit.ask.schedules.pause(found.id, reason=reason_of(visit), until=until, duration=duration)
+    expect = schedule_version(found)
+    visit.ask.schedules.pause(found.id, reason=reason_of(visit), until=until, duration=duration, expect=expect)
     return _done(visit, found.id, "paused")
 
 
@@ -66,7 +68,7 @@ def pause(visit: Visit) -> Response:
 def resume(visit: Visit) -> Response:
     """Plan again from now on."""
     found = _unchanged(visit, HumanAct.RESUME_SCHEDULE)
-    visit.ask.schedules.resume(found.id, reason=reason_of(visit))
+    visit.ask.schedules.resume(found.id, reason=reason_of(visit), expect=schedule_version(found))
     return _done(visit, found.id, "resumed")
 
 
@@ -78,7 +80,8 @@ def edit(visit: Visit) -> Response:
         raise InvalidParameters(f"{found.id} stands in the code of its job: change it there, and deploy")
     wanted: Edit = read_edit(visit.form)
     params = found.params if isinstance(found.params, dict) else {}
-    visit.ask.schedules.put(found.id, found.job, wanted.schedule, params=params, reason=reason_of(visit))
+    expect = schedule_version(found)
+    visit.ask.schedules.put(found.id, found.job, wanted.schedule, params=params, reason=reason_of(visit), expect=expect)
     return _done(visit, found.id, "saved")
 
 
@@ -88,7 +91,7 @@ def delete(visit: Visit) -> Response:
     found = _unchanged(visit, HumanAct.DELETE_SCHEDULE)
     if visit.text("confirm") != found.id:
         raise InvalidParameters(f"to delete it, type its id, {found.id}")
-    visit.ask.schedules.delete(found.id, reason=reason_of(visit))
+    visit.ask.schedules.delete(found.id, reason=reason_of(visit), expect=schedule_version(found))
     return RedirectResponse(visit.url("/schedules", did="deleted"), 303)
 
 
@@ -123,7 +126,10 @@ def schedule(visit: Visit) -> Response:
 
 
 def _unchanged(visit: Visit, act: HumanAct) -> ScheduleRecord:
-    """Return the schedule of a form, unless somebody has changed, paused or resumed it since the form was drawn."""
+    """Return the schedule of a form, unless somebody has changed, paused or resumed it since the form was drawn.
+
+    The act itself compares once more, in its own transaction: pass the `schedule_version` of what this returns.
+    """
     found = visit.ask.schedules.get(visit.where["id"], to=act)
     if visit.form.get("drawn") != drawn_mark(found):
         raise StateChanged(

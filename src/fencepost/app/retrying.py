@@ -1,0 +1,62 @@
+"""A repetition with other parameters, as it is recorded: checked like a request, and about the same window.
+
+`fencepost.ledger.changed_runs` says what it has in common with the run that it repeats, and what not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fencepost.core.identity import canonical_json, request_hash
+from fencepost.core.overlap import exclusive_key
+from fencepost.core.runs import Requested
+from fencepost.errors import InvalidParameters
+
+if TYPE_CHECKING:
+    from fencepost.engine.requesting import KnownJob
+    from fencepost.ledger.history import RunRow
+    from fencepost.ledger.requests import RunCheck
+
+_PART = "part:"
+
+
+def changed_request(
+    row: RunRow, params: Mapping[str, Any], check: RunCheck, known: Callable[[str], KnownJob]
+) -> Requested:
+    """Return the repetition of `row` with `params` in place of its parameters.
+
+    Raise if `check` refuses the run, or if the job, as it is known now, does not take these parameters.
+    """
+    check(row)
+    job = known(row.job)
+    if job.parent is not None or (row.origin_key or "").startswith(_PART):
+        raise InvalidParameters(
+            f"run {row.id} is a part of another job's work, and its parameters say which part: it can be repeated as "
+            "it is. To do the work with other parameters, repeat the run that it is a part of"
+        )
+    stored = job.signature.validate(params, job=job.name)
+    window_us = None if row.window_end is None else (row.window_start, row.window_end)
+    fields: list[Any] = [job.policy.known_as(job.name), stored]
+    return Requested(
+        job=row.job,
+        type=row.type,
+        params=canonical_json(stored),
+        params_hash=request_hash(*fields, window_us=window_us),  # type: ignore[arg-type]
+        schedule=row.schedule,
+        first_due_at_us=row.first_due_at,
+        due_at_us=row.due_at,
+        ticks=row.ticks,
+        window_start_us=row.window_start,
+        window_end_us=row.window_end,
+        priority=row.priority,
+        queue=row.queue,
+        exclusive_key=_key(row, job, stored),
+        retry_of=row.id,
+        generation=row.generation,
+    )
+
+
+def _key(row: RunRow, job: KnownJob, params: Mapping[str, Any]) -> str | None:
+    """Return the exclusive key: by the parameters where the job says so, else that of the run that is repeated."""
+    return row.exclusive_key if job.policy.exclusive is None else exclusive_key(job.name, job.policy, params)

@@ -1,0 +1,138 @@
+"""Repetitions with other parameters, on each database: what they are, and what they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fencepost import App, every
+from fencepost.app.composing import publish
+from fencepost.core.identity import request_hash
+from fencepost.core.noted import Noted
+from fencepost.engine.why import Became
+from fencepost.errors import AlreadyRequested, InvalidParameters, StateChanged
+from fencepost.ledger import history
+from fencepost.ledger.history import RunRow
+from fencepost.ledger.pruning import Retention, prune
+from fencepost.ledger.roots import Root, root_of
+from tests.access.scene import set_run
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[App]:
+    app = App(url)
+
+    @app.job(every("1h"), exclusive="account:{account}", params={"account": 1})
+    def settle(account: int, mode: str = "real") -> None: ...
+
+    publish(app)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def first(app: App) -> int:
+    """A run of a due time that was given up."""
+    made = app.operations.trigger("settle", {"account": 1}, by="ann").run_id
+    due = {"schedule": "settle", "due_at": 7_200_000_000, "first_due_at": 7_200_000_000}
+    window = {"window_start": 3_600_000_000, "window_end": 7_200_000_000}
+    set_run(app, made, state="dead", started_at=1, ended_at=app.ledger.now_us(), **due, **window)
+    return made
+
+
+def row_of(app: App, run_id: int) -> RunRow:
+    return history.run(app.ledger, run_id)
+
+
+def dead(app: App, run_id: int) -> None:
+    set_run(app, run_id, state="dead", ended_at=app.ledger.now_us())
+
+
+def test_it_has_its_own_parameters_hash_key_and_root_and_the_window_of_the_first(app: App, first: int) -> None:
+    made = app.operations.retry(first, params={"account": 2}, by="ann", reason="the wrong one")
+    run, of = app.operations.run(made), app.operations.run(first)
+    assert (run.params, run.retry_of, run.requested_by) == ({"account": 2}, first, "ann")
+    assert (run.window, run.due_at, run.schedule) == (of.window, of.due_at, of.schedule)
+    assert run.request_hash == request_hash("settle", {"account": 2}, window_us=(3_600_000_000, 7_200_000_000))
+    assert (run.exclusive_key, run.origin_key) == ("account:2", None)
+    row = row_of(app, made)
+    assert row.root == Root(made, False, row.created_at).to_text()
+    [line] = app.operations.journal(run_id=made, what=str(Noted.RUN_RETRIED))
+    assert (line.by, line.reason, line.detail) == ("ann", "the wrong one", {"retry_of": first, "changed": ["account"]})
+    [entry] = app.operations.audit.entries(run_id=made)
+    assert (entry.who, entry.act) == ("ann", "run retried")
+
+
+def test_reprocess_still_repeats_the_first_and_each_with_its_own_parameters(app: App, first: int) -> None:
+    ops = app.operations
+    other = ops.retry(first, params={"account": 2}, by="ann")
+    dead(app, other)
+    again = {each.old_id: each for each in ops.reprocess(by="ann")}
+    assert {ops.run(each.run_id).params["account"] for each in again.values()} == {1, 2}
+    assert all(each.is_new for each in again.values())
+    # Their repetitions are of two chains: one that succeeds does not replace the other.
+    set_run(app, again[other].run_id, state="succeeded", ended_at=app.ledger.now_us())
+    dead(app, again[first].run_id)
+    found = {each.old_id: each for each in ops.reprocess(by="ann", after_id=other)}
+    assert set(found) == {again[first].run_id}
+    assert found[again[first].run_id].is_new
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_same_parameters_are_an_ordinary_repetition(app: App, first: int) -> None:
+    made = app.operations.retry(first, params={"account": 1}, by="ann")
+    row = row_of(app, made)
+    assert row.params_hash == row_of(app, first).params_hash
+    assert app.ledger.read(lambda cursor: root_of(app.ledger, cursor, row)).run_id == first
+
+
+def test_it_is_refused_beside_a_repetition_or_a_run_that_does_the_same(app: App, first: int) -> None:
+    ops = app.operations
+    made = ops.retry(first, params={"account": 2}, by="ann")
+    for params in (None, {"account": 3}):
+        with pytest.raises(AlreadyRequested):
+            ops.retry(first, params=params, by="ann")
+    set_run(app, made, retry_of=None)  # a run of the same request that repeats nothing
+    with pytest.raises(AlreadyRequested, match=str(made)):
+        ops.retry(first, params={"account": 2}, by="ann")
+    assert ops.retry(first, params={"account": 2}, by="ann", again=True) > made
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_parameters_are_checked_by_the_job_and_the_version_in_the_transaction(app: App, first: int) -> None:
+    ops = app.operations
+    for wrong in ({}, {"account": "x"}, {"account": 1, "nothing": 2}):
+        with pytest.raises(InvalidParameters):
+            ops.retry(first, params=wrong, by="ann")
+    with pytest.raises(StateChanged):
+        ops.retry(first, params={"account": 2}, by="ann", expect="0" * 16)
+    assert len(ops.runs()) == 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_part_of_other_work_is_not_changed(app: App, first: int) -> None:
+    set_run(app, first, origin_key="part:7:0:3:1")
+    with pytest.raises(InvalidParameters, match="is a part of another job's work"):
+        app.operations.retry(first, params={"account": 2}, by="ann")
+
+
+def test_why_does_not_take_it_for_the_run_of_the_due_time(app: App, first: int) -> None:
+    made = app.operations.retry(first, params={"account": 2}, by="ann")
+    set_run(app, made, state="succeeded", ended_at=app.ledger.now_us())
+    [answer] = app.operations.why("settle", "1970-01-01T02:00Z")
+    assert (answer.became, answer.run and answer.run.id) == (Became.FAILED, first)
+    set_run(app, first, created_at=1, ended_at=1)
+    assert prune(app.ledger, None, Retention.of(dead="1s")) > 0
+    [later] = app.operations.why("settle", "1970-01-01T02:00Z")
+    assert later.run is None
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_its_repetition_continues_it_and_not_the_first(app: App, first: int) -> None:
+    ops = app.operations
+    other = ops.retry(first, params={"account": 2}, by="ann")
+    dead(app, other)
+    third: Any = row_of(app, ops.retry(other, by="ann"))
+    assert (third.params, third.root) == ('{"account":2}', row_of(app, other).root)
