@@ -1,16 +1,16 @@
 """Figures of a job: how its attempts ended and how long they took, hour by hour. Pure; figures can be added up.
 
 **Outcomes.** Every attempt that ended counts once, by one word: ``succeeded``, ``failed``, ``timed_out``, ``lost``,
-``interrupted``, ``cancelled``, or ``skipped`` if the job itself raised `Skip`. A run that ends without an attempt counts
-as ``skipped`` or ``misfired``. A run that is given up counts as ``dead`` besides, for its last attempt has its own word.
+``interrupted``, ``cancelled``, or ``skipped`` if the job itself raised `Skip`. A run that ends without an attempt
+counts as ``skipped`` or ``misfired``. A run that is given up counts as ``dead``, too, besides its last attempt.
 
 **Run times** are those of attempts that ended by themselves or by their timeout (`TIMED`): what was cut short says
 nothing about how long the job takes. They are counted in buckets that grow by a tenth: bucket 0 has what took up to
-100 µs, and bucket *n* what took up to 100 µs · 1.1053ⁿ (`GROWTH`). A quantile is the middle of its bucket, so it differs
-from the true one by 5 % at most. Buckets end at `LAST_BUCKET`, some 33 years.
+100 µs, and bucket *n* what took up to 100 µs · 1.1053ⁿ (`GROWTH`). A quantile is the middle of its bucket, so it
+differs from the true one by 5 % at most. Buckets end at `LAST_BUCKET`, some 33 years.
 
-**Stored** as JSON: ``{"failed":1,"succeeded":12}`` and ``{"70":3,"71":9}``. Words and buckets that this release does not
-know are passed over, as is what somebody has damaged.
+**Stored** as JSON: ``{"failed":1,"succeeded":12}`` and ``{"70":3,"71":9}``. Words and buckets that this release does
+not know are passed over, as is what somebody has damaged.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ rows under its own id: that of its first identity, which it keeps here when it j
 ledger is away, figures wait here. No run waits for this loop.
 
 **Not promised.** That the figures of the last ten seconds survive the death of this process. Figures of an hour that
-ended `TOO_LATE_US` ago and could not be written until then are dropped, and reported: the rows of that hour may have been
-merged (`ledger.figures`), and would count twice.
+ended `TOO_LATE_US` ago and could not be written until then are dropped, and reported: the rows of that hour may have
+been merged (`ledger.figures`), and would count twice.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class FigureWriter(LedgerStep):
         try:
             while waiting:
                 batch = dict(islice(waiting.items(), _BATCH))
-                put(self._connection, [FigureRow(job, hour, self._id, *stored) for (job, hour), stored in batch.items()])
+                put(
+                    self._connection, [FigureRow(job, hour, self._id, *stored) for (job, hour), stored in batch.items()]
+                )
                 for key in batch:
                     del waiting[key]
         finally:
@@ -93,5 +95,7 @@ class FigureWriter(LedgerStep):
         return self._node_id or ""
 
     def _report_dropped(self, rows: int) -> None:
-        reason = f"the figures of {rows} jobs were dropped: the ledger did not take them within hours"
+        reason = (
+            f"figures of {rows} job{'' if rows == 1 else 's'} were dropped: the ledger did not take them within hours"
+        )
         self._node.emit(Event(What.RUNNER_WARNING, node=self._node.node_id, reason=reason))

@@ -1,8 +1,8 @@
 """The rows of figures: what each node counted of each job in each hour of the ledger's clock.
 
 A node writes rows under its own id alone, each as a whole, so a write whose reply was lost can be repeated. Hours that
-ended `MERGED_AFTER_US` ago are merged to one row per job and hour, under the id `MERGED`: otherwise every node that ever
-ran a job would leave a row for every hour. No node writes rows that old (`engine.figures`).
+ended `MERGED_AFTER_US` ago are merged to one row per job and hour, under the id `MERGED`: otherwise every node that
+ever ran a job would leave a row for every hour. No node writes rows that old (`engine.figure_writer`).
 
 **Promises.** What is read is bounded: at most `MOST_ROWS` rows, the newest. Rows are kept for `KEPT_US`.
 """
@@ -49,7 +49,7 @@ def put(connection: LedgerConnection, rows: Sequence[FigureRow]) -> None:
 
 def _put(dialect: Dialect, cursor: Cursor, rows: Sequence[FigureRow]) -> None:
     names = ", ".join(map(dialect.words.identifier_preparer.quote, _COLUMNS))
-    into = f"INSERT INTO {dialect.table('job_hour')} ({names}) VALUES {', '.join([_ROW] * len(rows))}"
+    into = f"INSERT INTO {dialect.table('job_hour')} ({names}) VALUES {', '.join([_ROW] * len(rows))}"  # noqa: S608 - no value
     if dialect.spelling.has_insert_ignore:
         sql = f"{into} ON DUPLICATE KEY UPDATE outcomes = VALUES(outcomes), histogram = VALUES(histogram)"
     else:

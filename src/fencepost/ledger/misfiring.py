@@ -110,7 +110,8 @@ def settle_late(
     """Decide about ticks of these jobs, in these queues, that came due while no other node could run them.
 
     `node` is the calling node, which has not claimed anything yet. `rules` has the misfire policy of each of its jobs,
-    and `formers` the former names of renamed jobs. `on_misfired` is called with a job and how many of its ticks misfired.
+    and `formers` the former names of renamed jobs. `on_misfired` is called with a job and how many of its ticks
+    misfired.
     """
     statements = statements_for(connection)
     if not rules:

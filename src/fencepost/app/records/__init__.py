@@ -23,6 +23,7 @@ from fencepost.app.records.bulk import (
     CountsRecord,
     PartitionRecord,
 )
+from fencepost.app.records.figures import FiguresRecord, HourRecord, OutcomesRecord, RunTimesRecord
 from fencepost.app.records.jobs import DueRecord, JobRecord, ScheduleRecord
 from fencepost.app.records.ledgers import DecisionRecord, RenamedJobRecord, StandingRecord
 from fencepost.app.records.logs import LogRecord
@@ -41,6 +42,8 @@ __all__ = [
     "CountsRecord",
     "DecisionRecord",
     "DueRecord",
+    "FiguresRecord",
+    "HourRecord",
     "JobRecord",
     "JournalRecord",
     "LedgerRecord",
@@ -50,12 +53,14 @@ __all__ = [
     "MomentRecord",
     "NodeNames",
     "NodeRecord",
+    "OutcomesRecord",
     "OutlookRecord",
     "PartRecord",
     "PartitionRecord",
     "PastLockRecord",
     "RenamedJobRecord",
     "RunRecord",
+    "RunTimesRecord",
     "ScheduleRecord",
     "StandingRecord",
     "WhyRecord",
