@@ -13,11 +13,13 @@ from fencepost.access import Authentication, Authorized, HostPrincipal
 from fencepost.access.repeating import KeyedAct, KeyedRequest
 from fencepost.app.composing import publish
 from fencepost.core.concerns import Occurrence, concern_id
+from fencepost.core.figures import hour_of
 from fencepost.core.log_chunks import LogChunk
 from fencepost.core.policy import Policy
 from fencepost.core.rights import HumanAct
 from fencepost.engine.jobs import Job
 from fencepost.ledger import nodes
+from fencepost.ledger.figures import FigureRow, put
 from fencepost.ledger.log_chunks import store
 from fencepost.ledger.nodes import NewNode
 
@@ -76,6 +78,9 @@ CASES: dict[str, Call] = {
     "leader": lambda a, _: a.leader(),
     "jobs": lambda a, _: a.jobs(),
     "job": lambda a, t: a.job(t.job),
+    "figures": lambda a, t: [
+        replace(each, until_at=PAST) for jobs in (None, [t.job]) for each in a.figures(jobs=jobs, since=PAST)
+    ],
     "journal": lambda a, t: (a.journal(), a.journal(job=t.job), a.journal(run_id=t.run)),
     "read_params": lambda a, t: a.read_params(t.job, {}),
     "would_backfill": lambda a, t: a.would_backfill(t.job, "2020-01-01T00:00Z", "2020-01-01T03:00Z"),
@@ -198,6 +203,7 @@ def scene(url: str) -> Iterator[Scene]:
     _nodes(app)
     app.operations.pauses.pause(f"{MARK}-queue", by=f"{MARK} person", reason=f"{MARK} why")
     app._node_locks().lock(f"{MARK} lock").acquire().release()
+    _figures(app)
     yield Scene(app, Target(own, MINE, MINE), others, Authentication(app.operations))
     app.close()
 
@@ -250,6 +256,15 @@ def _a_schedule_that_was_another_jobs(app: App) -> None:
     due = {"due_at": due_us, "first_due_at": due_us, "started_at": 1, "ended_at": 2}
     set_run(app, run, state="succeeded", schedule="moving", **due)
     app.schedules.put("moving", MINE, every("1h"), by="x")
+
+
+def _figures(app: App) -> None:
+    """One success of one's own, two of each other job."""
+    connection = app.ledger.connect("figures")
+    hour = hour_of(app.ledger.now_us())
+    counts = {MINE: 1, **dict.fromkeys(OTHERS, 2)}
+    put(connection, [FigureRow(job, hour, "n1", f'{{"succeeded":{n}}}', "{}") for job, n in counts.items()])
+    connection.rest()
 
 
 def _nodes(app: App) -> None:

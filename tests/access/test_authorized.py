@@ -89,9 +89,23 @@ def test_one_s_own_is_there_with_its_declared_part_and_other_jobs_are_not_named(
     assert answer.run is None
 
 
+def test_figures_are_of_one_s_own_jobs_and_another_s_are_not_there(stage: Scene) -> None:
+    ann = stage.of(**{MINE: "viewer"})
+    assert [(each.job, each.outcomes.succeeded, each.not_counting) for each in ann.figures()] == [
+        (PIECE, 0, 0),
+        (MINE, 1, 1),
+    ]
+    assert ann.figures(jobs=["Settle", "settle-eu", "no-such"]) == []
+    assert [each.job for each in ann.figures(after=PIECE)] == [each.job for each in ann.figures(MINE)] == [MINE]
+    for name in (*OTHERS, "no-such"):
+        with pytest.raises(NoSuchJob):
+            ann.figures(name)
+
+
 def test_a_principal_without_any_role_finds_nothing(stage: Scene) -> None:
     nobody = stage.of()
     assert nobody.runs() == nobody.jobs() == nobody.nodes() == nobody.journal() == nobody.schedules.list() == []
+    assert nobody.figures() == []
     with pytest.raises(NoSuchRun):
         nobody.run(stage.mine.run)
 

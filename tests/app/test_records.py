@@ -282,6 +282,28 @@ OUTLOOK = {
     "next": "list of MomentRecord",
     "changes": "list of ClockChangeRecord",
 }
+OUTCOMES = {
+    "succeeded": "integer",
+    "failed": "integer",
+    "timed_out": "integer",
+    "lost": "integer",
+    "interrupted": "integer",
+    "cancelled": "integer",
+    "skipped": "integer",
+    "misfired": "integer",
+    "dead": "integer",
+}
+RUN_TIMES = {"count": "integer", "p50_s": "number or null", "p95_s": "number or null", "p99_s": "number or null"}
+HOUR = {"at": "instant", "outcomes": "OutcomesRecord", "run_times": "RunTimesRecord"}
+FIGURES = {
+    "job": "text",
+    "since_at": "instant",
+    "until_at": "instant",
+    "outcomes": "OutcomesRecord",
+    "run_times": "RunTimesRecord",
+    "not_counting": "integer",
+    "hours": "list of HourRecord",
+}
 SHAPES = {
     "CountsRecord": COUNTS,
     "PartitionRecord": PARTITION,
@@ -299,6 +321,10 @@ SHAPES = {
     "RunRecord": RUN,
     "AttemptRecord": ATTEMPT,
     "PartRecord": PART,
+    "OutcomesRecord": OUTCOMES,
+    "RunTimesRecord": RUN_TIMES,
+    "HourRecord": HOUR,
+    "FiguresRecord": FIGURES,
     "JobRecord": JOB,
     "ScheduleRecord": SCHEDULE,
     "DueRecord": DUE,
@@ -639,3 +665,13 @@ def test_what_a_later_release_has_written_is_shown_all_the_same(app: App) -> Non
 
     row = schedules.schedule(app.ledger, "add")._replace(spec='{"tide":"high"}')
     assert read(ScheduleRecord.of(row))["when"] == '{"tide":"high"}'
+
+
+def test_figures(app: App) -> None:
+    found = {each.job: read(each) for each in app.operations.figures()}
+    assert list(found) == sorted(each.name for each in app.operations.jobs())
+    assert (found["add"]["outcomes"]["succeeded"], found["add"]["run_times"]["count"]) == (1, 1)
+    assert (found["boom"]["outcomes"]["failed"], found["boom"]["outcomes"]["dead"]) == (1, 1)
+    assert found["add"]["hours"][0]["run_times"] == found["add"]["run_times"]
+    assert found["settle"]["not_counting"] == 0
+    assert app.operations.figures("add", since="2099-01-01T00:00Z")[0].hours == ()

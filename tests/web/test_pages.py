@@ -26,6 +26,7 @@ def targets(run_id):
         "/why", "/why?job=settle", "/why?job=settle&at=2026-01-01T00:00Z",
         "/schedules", "/schedules/settle", "/schedules/nightly:7", "/nodes", "/nodes?all=1&locks=all",
         "/audit", "/access",
+        "/jobs?after=r", "/jobs/settle?figures=35d",
         "/schedules/settle?when=0+3+*+*+*&zone=Europe/Berlin", "/?tz=Asia/Seoul", "/runs?tz=own",
         f"/runs/{run_id}?tz=own",
     ]  # fmt: skip

@@ -28,6 +28,7 @@ from fencepost.app.operations import Operations
 from fencepost.app.records import (
     AttemptRecord,
     DueRecord,
+    FiguresRecord,
     JobRecord,
     JournalRecord,
     LockRecord,
@@ -186,6 +187,18 @@ class Authorized:
     def job(self, name: str) -> JobRecord:
         """Return one job, or raise `NoSuchJob`, which says what may have been meant."""
         return self._authority.looks(lambda ops: ops.job(name))
+
+    def figures(
+        self,
+        job: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        jobs: Collection[str] | None = None,
+        after: str = "",
+        limit: int = 100,
+    ) -> list[FiguresRecord]:
+        """Return how the attempts of jobs ended and how long they took: see `Operations.figures`."""
+        return self._authority.looks(lambda ops: ops.figures(job, since=since, jobs=jobs, after=after, limit=limit))
 
     def journal(
         self,

@@ -30,6 +30,7 @@ RIGHTS: Mapping[str, HumanAct | None] = {
     "leader": HumanAct.LOOK,
     "jobs": HumanAct.LOOK,
     "job": HumanAct.LOOK,
+    "figures": HumanAct.LOOK,
     "journal": HumanAct.LOOK,
     "read_params": HumanAct.LOOK,
     "would_backfill": HumanAct.LOOK,

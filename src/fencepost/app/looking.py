@@ -13,12 +13,14 @@ from typing import Any
 
 from fencepost.app.auditing import Audit
 from fencepost.app.concerns import Concerns
+from fencepost.app.figures import figures_of
 from fencepost.app.held import held_because
 from fencepost.app.lease_places import LEDGER, leases_of
 from fencepost.app.lock_operations import LockOperations
 from fencepost.app.numbers import existing_run_id, is_id, page_edge, page_limit
 from fencepost.app.records import (
     AttemptRecord,
+    FiguresRecord,
     JobRecord,
     JournalRecord,
     LockRecord,
@@ -45,7 +47,8 @@ from fencepost.engine.requesting import instant_us
 from fencepost.engine.why import why
 from fencepost.errors import InvalidParameters, LedgerRefused, NoSuchJob, StoreRefused, StoreUnavailable
 from fencepost.leases.locks import Locks
-from fencepost.ledger import history, jobs, journal, nodes
+from fencepost.ledger import history, journal, nodes
+from fencepost.ledger import jobs as job_rows
 from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.journal import About
 from fencepost.ledger.ledger import Ledger
@@ -218,7 +221,7 @@ class Looking:
             return None
 
     def _nodes_within(self, found: Sequence[NodeRow], allowed: frozenset[str]) -> list[NodeRow]:
-        policies = [_policy(row.policy) for row in jobs.jobs(self._ledger, names=allowed)]
+        policies = [_policy(row.policy) for row in job_rows.jobs(self._ledger, names=allowed)]
         queues = {policy.get("queue", _USUAL_QUEUE) for policy in policies}
         shown = (
             row._replace(
@@ -231,7 +234,7 @@ class Looking:
 
     def jobs(self) -> list[JobRecord]:
         """Return the jobs that any deploy has recorded, by name."""
-        found = jobs.jobs(self._ledger, names=self._scope.visible)
+        found = job_rows.jobs(self._ledger, names=self._scope.visible)
         on_nodes = Counter(name for node in nodes.living_nodes(self._ledger) for name in node.jobs)
         newer = {former: row.name for row in found for former in _policy(row.policy).get("formerly") or ()}
         return [JobRecord.of(row, nodes=on_nodes[row.name], renamed_to=newer.get(row.name)) for row in found]
@@ -242,6 +245,28 @@ class Looking:
         if name in known:
             return known[name]
         raise NoSuchJob(name, suggestion(name, known)) if known else NoSuchJob(name)
+
+    def figures(
+        self,
+        job: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        jobs: Collection[str] | None = None,
+        after: str = "",
+        limit: int = 100,
+    ) -> list[FiguresRecord]:
+        """Return how the attempts of jobs ended and how long they took, hour by hour: of one, of `jobs`, or of all.
+
+        By name: those after `after`, at most `limit`. `since`: by default a day ago. Of `jobs`, those on record count.
+        """
+        since_us, most = optional_us(since, "since"), page_limit(limit)
+        if job is not None:
+            names = [self.job(job).name]
+        else:
+            allowed = self._scope.visible
+            wanted = allowed if jobs is None else frozenset(jobs) if allowed is None else allowed.intersection(jobs)
+            names = sorted(row.name for row in job_rows.jobs(self._ledger, names=wanted) if row.name > after)[:most]
+        return figures_of(self._ledger, names, since_us=since_us)
 
     def journal(
         self,

@@ -16,6 +16,7 @@ from fencepost.cli import (
     chaos,
     demo,
     effects,
+    figures,
     jobs,
     journal,
     letters,
@@ -68,6 +69,7 @@ app.add_typer(jobs.app, name="jobs", rich_help_panel=LOOK)
 app.add_typer(schedules.app, name="schedules", rich_help_panel=LOOK)
 app.command("runs", rich_help_panel=LOOK)(runs.runs)
 app.command("show", rich_help_panel=LOOK)(runs.show)
+app.command("figures", rich_help_panel=LOOK)(figures.figures)
 app.command("logs", rich_help_panel=LOOK)(logs.logs)
 app.command("why", rich_help_panel=LOOK)(why.why)
 app.add_typer(nodes.app, name="nodes", rich_help_panel=LOOK)

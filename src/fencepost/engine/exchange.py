@@ -80,9 +80,11 @@ class Exchange(LedgerStep):
         self._gate = node.gate
         self._agenda = node.agenda
         self._stranded = Stranded(node.runtime)
+        self._figures = node.figures
         self._claims: dict[Key, Claim] = {}
         self._of_lost_identity: set[Key] = set()
         self._ended: deque[Ending] = deque()
+        self._job_of: dict[Key, str] = {}  # of what has ended here and is not finished in the ledger yet
         self._retry_delays_us: list[int] = []
         self._batch = _LARGEST_BATCH
         self._is_unsure = False
@@ -168,6 +170,7 @@ class Exchange(LedgerStep):
                     self._release_at_gate([taken])
                     continue
                 ended.append(ending)
+                self._job_of[key] = taken.job
                 if outcome.error_code == UNKNOWN_JOB:
                     self._withdraw(taken.job)
                 if report is not None:
@@ -214,6 +217,7 @@ class Exchange(LedgerStep):
             self._expect_work()
         self._expect_again(finished.now_us)
         self._run_events.finished(batch, finished.refused)
+        self._figures.ended(batch, self._job_of, finished)
         self._policies.warn_outlasting(finished.outlasting)
         for run_id in finished.refused:
             self._emit(
@@ -296,7 +300,15 @@ class Exchange(LedgerStep):
     def _settle_late(self, member: Member) -> None:
         """Before the first claim, apply the misfire policy to ticks that came due while no node could run them."""
         formers, rules = self._policies.formers(), self._policies.misfires()
-        settle_late(self._connection, node=member.node_id, queues=self._queues, rules=rules, formers=formers)
+        count = self._figures.misfired
+        settle_late(
+            self._connection,
+            node=member.node_id,
+            queues=self._queues,
+            rules=rules,
+            formers=formers,
+            on_misfired=count,
+        )
 
     def _claim_for(self, group: RunnerJobs, member: Member, now: float) -> None:
         if not self._paused.open:
@@ -311,6 +323,8 @@ class Exchange(LedgerStep):
         group.has_held_off = False
         claimed = self._claimed(group, member, room)
         self._clock.observe(claimed.now_us)
+        if claimed.skipped:
+            self._figures.unrun([(each.job, "skipped") for each in claimed.skipped])
         if claimed.claims:
             self._same.claimed(max(each.run_id for each in claimed.claims))
             self._begin(group, member, claimed.claims)

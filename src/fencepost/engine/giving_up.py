@@ -6,7 +6,7 @@ continues from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fencepost.core.events import Event, What
 from fencepost.core.policy import Policy
@@ -18,7 +18,7 @@ from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.jobs import jobs
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.nodes import died
-from fencepost.ledger.reaping import reap
+from fencepost.ledger.reaping import Reaped, reap
 
 _BATCH = 200  # runs per transaction, each with its attempt, key and successor
 _UNFINISHED = """
@@ -33,9 +33,18 @@ class LostNodeRuns:
     Policies are read from the ledger, because the dead node may have run jobs that this node does not know.
     """
 
-    def __init__(self, ledger: Ledger, emit: Callable[[Event], None], *, ttl_s: float = DEFAULT_TTL_S) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        emit: Callable[[Event], None],
+        *,
+        ttl_s: float = DEFAULT_TTL_S,
+        count: Callable[[Sequence[Reaped]], None] = lambda _: None,
+    ) -> None:
+        """Give up runs in `ledger`; `count` is called with those of each batch."""
         self._ledger = ledger
         self._emit = emit
+        self._count = count
         self._ttl_us = round(ttl_s * 1_000_000)
 
     def declare_dead(self, connection: LedgerConnection, node_id: str, why: str) -> bool:
@@ -59,6 +68,7 @@ class LostNodeRuns:
         count = 0
         while reaped := reap(connection, node=node_id, limit=_BATCH, decide=decide, once_in_us=self._ttl_us):
             count += len(reaped)
+            self._count(reaped)
             for run in reaped:
                 self._emit(
                     Event(

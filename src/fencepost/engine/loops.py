@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from fencepost.engine.deploying import Deploying
 from fencepost.engine.exchange import Exchange
+from fencepost.engine.figure_writer import FigureWriter
 from fencepost.engine.lateness import Lateness
 from fencepost.engine.listening import Listening
 from fencepost.engine.logs.writer import LogWriter
@@ -31,6 +32,7 @@ LOOPS: tuple[MakeStep, ...] = (
     Deploying.where_declared,
     Listening,
     LogWriter.where_kept,
+    FigureWriter,  # last: when the others settle, it writes what they have counted
 )
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-    start ──▶ join ──▶ loops: membership · exchange · planner · reaper · pruner · pauses · listener
+    start ──▶ join ──▶ loops: membership · exchange · planner · reaper · pruner · pauses · listener · figures
                                    │ (· lateness, where jobs have an SLA · deploys, where a program declares them)
                                    │ session lost: stop what runs, join under a new identity
     stop ──▶ claim nothing more ──▶ hand back claims not started ──▶ give the rest its grace ──▶ leave

@@ -18,6 +18,7 @@ from fencepost.core.runs import StopReason
 from fencepost.core.runtime import Runtime, Task
 from fencepost.core.timings import Timings
 from fencepost.engine.agenda import Agenda
+from fencepost.engine.figure_counts import FigureCounts
 from fencepost.engine.gate import Gate
 from fencepost.engine.giving_up import LostNodeRuns
 from fencepost.engine.job_policies import JobPolicies
@@ -134,7 +135,8 @@ class NodeState:
         self.same = SameLedger(ledger=ledger, runtime=runtime, emit=emit, noted=locks.noted)
         self.agenda = Agenda(self.poll_s)
         self.policies = JobPolicies(jobs, random=runtime.random, emit=emit)
-        self.lost_runs = LostNodeRuns(ledger, emit, ttl_s=self.ttl_s)
+        self.figures = FigureCounts(runtime, self.clock)
+        self.lost_runs = LostNodeRuns(ledger, emit, ttl_s=self.ttl_s, count=self.figures.reaped)
         self.lost_identities = LostIdentities(self.lost_runs, self.runners, emit)
         self.gate = None if gate_locks is None else self._make_gate(gate_locks)
         self.planning: Planning = _NoPlanning()

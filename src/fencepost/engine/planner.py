@@ -130,6 +130,7 @@ class Planner(LedgerStep):
         if planned.has_served:
             self._serving.doubt()
         self._same.planned(planned.through)
+        self._node.figures.unrun(planned.unrun)
         self._note_unplannable(now, planned.now_us)
         self._next_due_us = _AT_ONCE if planned.more else _sooner(planned.next_due_at_us, self._next_due_us)
         if self._next_waiting_us is not None and self._next_waiting_us <= planned.now_us + HORIZON_US:

@@ -1,4 +1,4 @@
-"""The pruner: history is kept as long as the retention says, and removed in small batches.
+"""The pruner: history is kept as long as the retention says, and removed in small batches. Older figures are merged.
 
 Tick identity does not depend on what is kept: a schedule's `planned_through` only rises.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from fencepost.engine.loop_step import LedgerStep
 from fencepost.engine.node_state import NodeState
+from fencepost.ledger.figures import merge_figures
 from fencepost.ledger.log_chunks import remove_orphans
 from fencepost.ledger.pruning import prune
 
@@ -27,6 +28,7 @@ class Pruner(LedgerStep):
         self._begins = True
         self._swept = 0  # the run up to which logs without a run were looked for
         self._sweep_at = float("-inf")
+        self._merged_from_us = 0  # the hour from which figures may have to be merged
 
     def step(self, now: float) -> float:
         """Remove one batch. The next step follows at once while there is more."""
@@ -34,6 +36,11 @@ class Pruner(LedgerStep):
             self._begins = False  # nodes often start together, and pruning is not urgent then
             return now + _EVERY_S * (0.1 + self._random())
         if prune(self._ledger, self._connection, self._node.settings.retention, limit=_BATCH):
+            return now + 0.05
+        merged, self._merged_from_us = merge_figures(
+            self._ledger, self._connection, from_us=self._merged_from_us, limit=_BATCH
+        )
+        if merged:
             return now + 0.05
         if now >= self._sweep_at and self._sweep(now):
             return now + _SWEEP_PAUSE_S

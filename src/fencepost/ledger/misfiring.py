@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple
@@ -105,11 +105,13 @@ def settle_late(
     queues: Collection[str],
     rules: Mapping[str, Misfire],
     formers: Mapping[str, Collection[str]] = MappingProxyType({}),
+    on_misfired: Callable[[str, int], None] = lambda _job, _count: None,
 ) -> MisfireCounts:
     """Decide about ticks of these jobs, in these queues, that came due while no other node could run them.
 
     `node` is the calling node, which has not claimed anything yet. `rules` has the misfire policy of each of its jobs,
-    and `formers` the former names of renamed jobs.
+    and `formers` the former names of renamed jobs. `on_misfired` is called with a job and how many of its ticks
+    misfired.
     """
     statements = statements_for(connection)
     if not rules:
@@ -122,7 +124,10 @@ def settle_late(
     for schedule, job in concerned:
         late = _Late(connection, schedule, job, rule=rules[job], lives=lives, now_us=now_us)
         late.names |= frozenset(formers.get(job, ()))
-        settled = settled.plus(late.settle())
+        done = late.settle()
+        if done.misfired:
+            on_misfired(job, done.misfired)
+        settled = settled.plus(done)
     return settled
 
 

@@ -27,6 +27,7 @@ from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
+from fencepost.ledger.figures import move_figures
 from fencepost.ledger.jobs import jobs
 from fencepost.ledger.journal import About, note
 from fencepost.ledger.nodes import living_nodes
@@ -158,6 +159,8 @@ def _moved(database: Database, renaming: Renaming, about: About, runs: int, curs
     moved = sum(_move_schedule(database, cursor, renaming, row) for row in rows)
     _move_job(database, cursor, renaming)
     permissions = sum(move_permissions(database, cursor, old, new) for old, new in renaming.pairs)
+    for old, new in renaming.pairs:
+        move_figures(database, cursor, old, new)
     detail = {"formerly": renaming.old, "schedules": moved, "runs": runs, "permissions": permissions}
     note(database, cursor, Noted.JOB_RENAMED, about._replace(detail=detail))
     return moved

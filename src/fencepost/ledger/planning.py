@@ -71,6 +71,7 @@ class PlannedBatch(NamedTuple):
     more: bool
     has_served: bool = False
     through: tuple[tuple[str, int], ...] = ()  # schedule ids, and how far each is planned now
+    unrun: tuple[tuple[str, str], ...] = ()  # due times that were recorded without running: jobs, and the state of each
 
 
 class Decide(Protocol):
@@ -102,7 +103,9 @@ def plan(
         next_due = statements.rows(cursor, _NEXT_DUE, statements.texts([*without, *left]))
         is_full = len(due) >= limit or queued >= limit
         through = tuple((row.id, plan.planned_through_us) for row, plan in plans)
-        return PlannedBatch(now_us, runs + queued, next_due[0][0] if next_due else None, is_full, has_served, through)
+        unrun = tuple((each.job, each.state) for _, plan in plans for each in plan.requested if each.state != "queued")
+        next_due_at = next_due[0][0] if next_due else None
+        return PlannedBatch(now_us, runs + queued, next_due_at, is_full, has_served, through, unrun)
 
     return connection.write(work)
 

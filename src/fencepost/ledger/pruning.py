@@ -5,8 +5,8 @@ history. The attempts of a run, and its logs, are removed with it. A repetition 
 repeats, and as any earlier repetition of the same run, so that these are not repeated again; its root stays known when
 all earlier runs are gone. The origin key of a run is free once the run is gone. A run that was requested under a key of
 the user (`enqueue(key=)`) is kept for at least as long as `requests` says, so that the same request is recognized until
-then. Idempotency keys are removed when they expire, answers to requests after a day, acknowledgements when what they
-speak of is gone.
+then. Idempotency keys are removed when they expire, answers to requests after a day, figures of jobs after five weeks,
+acknowledgements when what they speak of is gone.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from fencepost.ledger.answers import prune_answers
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.figures import prune_figures
 from fencepost.ledger.history import first_id_at, run_row
 from fencepost.ledger.log_chunks import remove_of_runs, with_logs
 from fencepost.ledger.roots import root_of
@@ -77,6 +78,7 @@ def prune(database: Database, connection: LedgerConnection | None, retention: Re
     removed += _prune_expired(database, place, now_us, limit)
     removed += prune_answers(database, place, now_us, limit)
     removed += prune_acknowledged(database, place, now_us, limit)
+    removed += prune_figures(database, place, now_us, limit)
     return removed + _prune_nodes(database, place, _before(retention.nodes, now_us), limit)
 
 

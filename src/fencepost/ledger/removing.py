@@ -20,6 +20,7 @@ from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
+from fencepost.ledger.figures import forget_figures
 from fencepost.ledger.jobs import job as known_job
 from fencepost.ledger.journal import About, note
 from fencepost.ledger.nodes import living_nodes
@@ -116,6 +117,7 @@ def _remove(database: Database, cursor: Cursor, statements: LedgerStatements, na
     table = database.tables.job
     database.change(cursor, delete_from(table).where(table.c.name == name))
     permissions = forget_permissions(database, cursor, name)
+    forget_figures(database, cursor, name)
     note(database, cursor, Noted.JOB_FORGOTTEN, about._replace(detail={"permissions": permissions}))
 
 

@@ -102,6 +102,74 @@ def strip(outcomes: Sequence[tuple[str, str]]) -> Markup:
     ).format(wide, wide, f"the latest {len(outcomes)} runs", Markup("").join(drawn))
 
 
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """One bar of several colours, from the bottom up: pairs of a class and a count. `title` says the same."""
+
+    parts: tuple[tuple[str, int], ...]
+    title: str
+
+    @property
+    def whole(self) -> int:
+        """The sum of the counts."""
+        return sum(count for _, count in self.parts)
+
+
+_STACK_STEP, _STACK_WIDE = 5, 4
+_LOWEST = 2.0  # so that one failure among thousands can be seen
+
+
+def stacks(drawn: Sequence[Stack], *, title: str, height: int = 20) -> Markup:
+    """Draw bars side by side, as high as their counts are in proportion to the highest. It has one title."""
+    most = max((each.whole for each in drawn), default=0) or 1
+    paths: dict[str, list[str]] = {}
+    for place, each in enumerate(drawn):
+        for kind, path in _stacked(each, place, most, height):
+            paths.setdefault(kind, []).append(path)
+    inside = Markup("").join(
+        Markup('<path class="stack {}" d="{}"/>').format(kind, "".join(found)) for kind, found in paths.items()
+    )
+    return _stack_chart(len(drawn), height, title, inside, fixed=True)
+
+
+def titled_stacks(drawn: Sequence[Stack], *, title: str, height: int = 120) -> Markup:
+    """Draw the same as wide as the page, each bar with a title of its own."""
+    most = max((each.whole for each in drawn), default=0) or 1
+    bars_ = [
+        Markup("<g><title>{}</title>{}</g>").format(
+            each.title,
+            Markup("").join(
+                Markup('<path class="stack {}" d="{}"/>').format(kind, path)
+                for kind, path in _stacked(each, place, most, height)
+            ),
+        )
+        for place, each in enumerate(drawn)
+        if each.whole
+    ]
+    return _stack_chart(len(drawn), height, title, Markup("").join(bars_), fixed=False)
+
+
+def _stacked(stack: Stack, place: int, most: int, height: int) -> list[tuple[str, str]]:
+    """Return the parts of a bar as paths. What is small is drawn higher than it is, and the largest part lower."""
+    heights = {kind: max(count / most * height, _LOWEST) for kind, count in stack.parts if count}
+    if (over := sum(heights.values()) - height) > 0:
+        largest = max(heights, key=lambda kind: heights[kind])
+        heights[largest] = max(heights[largest] - over, _LOWEST)
+    found, bottom = [], float(height)
+    for kind, high in heights.items():
+        bottom -= high
+        found.append((kind, f"M{place * _STACK_STEP} {bottom:.1f}h{_STACK_WIDE}v{high:.1f}h-{_STACK_WIDE}z"))
+    return found
+
+
+def _stack_chart(count: int, height: int, title: str, inside: Markup, *, fixed: bool) -> Markup:
+    wide = max(count * _STACK_STEP - 1, 1)
+    return Markup(
+        '<svg class="stacks" viewBox="0 0 {} {}" width="{}" height="{}" preserveAspectRatio="none" role="img" '
+        'aria-label="{}"><title>{}</title><path class="ground" d="M0 {}h{}v1h-{}z"/>{}</svg>'
+    ).format(wide, height, wide if fixed else "100%", height, title, title, height - 1, wide, wide, inside)
+
+
 def clock_change(change: ClockChangeRecord) -> Markup:
     """Draw a change of the clocks: the times around it that are due as full dots, others as empty ones."""
     dues = [each.due_at for each in change.around if each.due_at is not None]

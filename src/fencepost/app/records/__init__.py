@@ -23,6 +23,7 @@ from fencepost.app.records.bulk import (
     CountsRecord,
     PartitionRecord,
 )
+from fencepost.app.records.figures import FiguresRecord, HourRecord, OutcomesRecord, RunTimesRecord
 from fencepost.app.records.jobs import DueRecord, JobRecord, ScheduleRecord
 from fencepost.app.records.ledgers import DecisionRecord, RenamedJobRecord, StandingRecord
 from fencepost.app.records.logs import LogRecord
@@ -42,6 +43,8 @@ __all__ = [
     "CountsRecord",
     "DecisionRecord",
     "DueRecord",
+    "FiguresRecord",
+    "HourRecord",
     "JobRecord",
     "JournalRecord",
     "LedgerRecord",
@@ -51,6 +54,7 @@ __all__ = [
     "MomentRecord",
     "NodeNames",
     "NodeRecord",
+    "OutcomesRecord",
     "OutlookRecord",
     "PartRecord",
     "PartitionRecord",
@@ -59,6 +63,7 @@ __all__ = [
     "RenamedJobRecord",
     "ResumedRecord",
     "RunRecord",
+    "RunTimesRecord",
     "ScheduleRecord",
     "StandingRecord",
     "WhyRecord",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fencepost.app.records import (
     AttemptRecord,
     DueRecord,
+    FiguresRecord,
     JobRecord,
     JournalRecord,
     LockRecord,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=LedgerRecord)
 Time = datetime | str | None
 MOST = 500
+_FIGURES_AT_ONCE = 100
 _IDS_AT_ONCE = 200  # so that the address is not too long
 
 
@@ -151,6 +153,19 @@ class RemoteOperations:
     def job(self, name: str) -> JobRecord:
         """Return one job, or raise `NoSuchJob` with a suggestion."""
         return self._one(JobRecord, f"/jobs/{part(name)}")
+
+    def figures(
+        self, job: str | None = None, *, since: Time = None, after: str = "", limit: int = 100
+    ) -> list[FiguresRecord]:
+        """Return how the attempts of jobs ended and how long they took, hour by hour."""
+        query, found = {"job": job, "since": time_text(since)}, list[FiguresRecord]()
+        while len(found) < limit:
+            size = min(_FIGURES_AT_ONCE, limit - len(found))
+            answer = self._server.get("/figures", query | {"after": found[-1].job if found else after, "limit": size})
+            found += records(FiguresRecord, answer)
+            if answer["next"] is None:
+                break
+        return found
 
     def journal(
         self,

@@ -9,7 +9,15 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
-from fencepost.app.records import JobRecord, JournalRecord, LockRecord, NodeRecord, RenamedJobRecord, WhyRecord
+from fencepost.app.records import (
+    FiguresRecord,
+    JobRecord,
+    JournalRecord,
+    LockRecord,
+    NodeRecord,
+    RenamedJobRecord,
+    WhyRecord,
+)
 from fencepost.app.records.results import ForgottenRecord, LedgerStateRecord
 from fencepost.core.rights import HumanAct
 from fencepost.web.api.calls import ApiCall
@@ -28,6 +36,7 @@ from fencepost.web.api.replies import ApiReply, page, reply
 from fencepost.web.api.routes import ApiOr, ApiPage, ApiRoutes
 
 ROUTES = ApiRoutes("jobs")
+MOST_FIGURES = 100  # jobs on a page: each has up to 840 hours
 JobName = Annotated[str, Path(min_length=1, max_length=160, description="The name of a job.", examples=["settle"])]
 
 
@@ -71,6 +80,20 @@ def forget(call: ApiCall, name: JobName, reason: ReasonQuery = None) -> ApiReply
         lambda gone: ForgottenRecord(name, gone.schedules, gone.runs),
         job=name,
     )
+
+
+@ROUTES.get("/figures", needs=HumanAct.LOOK, shows=ApiPage(FiguresRecord))
+def figures(
+    call: ApiCall,
+    *,
+    job: JobFilter = None,
+    since: TimeFilter = None,
+    after: Annotated[str, Query(max_length=160)] = "",
+    limit: Annotated[int, Query(ge=1, le=MOST_FIGURES, description="How many jobs at most.")] = MOST_FIGURES,
+) -> ApiReply:
+    """Show how the attempts of jobs ended and how long they took, hour by hour; by default since a day ago."""
+    found = call.ask.figures(job, since=since, after=after, limit=limit)
+    return call.page(found, limit if job is None else len(found) + 1, **({"after": found[-1].job} if found else {}))
 
 
 @ROUTES.get("/why", needs=HumanAct.LOOK, shows=ApiPage(WhyRecord))

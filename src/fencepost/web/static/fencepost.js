@@ -84,7 +84,7 @@
     if (!live || stream || document.hidden || isPaused) return;
     stream = new EventSource(root + "/events");
     stream.addEventListener("open", () => say("live", "changes are shown as they happen"));
-    stream.addEventListener("changed", refresh);
+    if (!("calm" in live.dataset)) stream.addEventListener("changed", refresh);
     stream.addEventListener("ended", () => { hush(); location.reload(); });
     stream.addEventListener("error", () => say("reconnecting", "no connection to the server"));
   }
@@ -100,8 +100,9 @@
     live.addEventListener("focusout", () => setTimeout(() => { if (isStale) refresh(); }, 200));
     window.addEventListener("pagehide", hush);
     listen();
-    const every = Number(live.dataset.every);
-    if (every) setInterval(() => { if (!document.hidden) refresh(); }, every * 1000);
+    const every = Number(live.dataset.every) * 1000;  // all tabs at once: then the server draws it once
+    const again = () => setTimeout(() => { if (!document.hidden) refresh(); again(); }, every - Date.now() % every);
+    if (every) again();
   }
 
   // -- copying, the reader's own zone -----------------------------------------------------------------------------------
