@@ -288,6 +288,7 @@ def _part_job(declared: DeclaredBulk, policy: Policy) -> Job:
         misfire="once",
         sla_s=None,
         formerly=tuple(each + PART for each in policy.formerly),
+        search=(),  # its parent has them
     )
     made = Job.of(part, name=declared.name + PART, policy=words)
     return replace(made, doc=f"A partition of {declared.name}.", parent=declared.name)
@@ -311,6 +312,7 @@ def _replay_job(declared: DeclaredBulk, policy: Policy) -> Job:
         sla_s=None,
         crash_limit=_FEW_CRASHES,
         formerly=tuple(each + REPLAY for each in policy.formerly),
+        search=(),
     )
     doc = f"Dead letters of {declared.name}, processed again."
     return replace(Job.of(replay, name=declared.name + REPLAY, policy=words), doc=doc, parent=declared.name)

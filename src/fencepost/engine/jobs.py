@@ -67,6 +67,7 @@ class Job:
         signature = signature or Signature.of(function)
         _refuse_method(function, signature)
         _check_exclusive(named, policy, signature)
+        _check_search(named, policy, signature)
         return Job(
             name=named,
             function=function,
@@ -192,6 +193,15 @@ def _check_exclusive(name: str, policy: Policy, signature: Signature) -> None:
             raise InvalidPolicy(
                 f"job {name!r}: exclusive {policy.exclusive!r} asks for a parameter {wanted!r}, which the function "
                 f"does not take; {suggestion(wanted, signature.names)}"
+            )
+
+
+def _check_search(name: str, policy: Policy, signature: Signature) -> None:
+    for wanted in policy.search:
+        if wanted not in signature.names and not signature.takes_more:
+            raise InvalidPolicy(
+                f"job {name!r}: search names {wanted!r}, which is not a parameter of the function; "
+                f"{suggestion(wanted, signature.names)}"
             )
 
 

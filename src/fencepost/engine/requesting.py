@@ -16,6 +16,7 @@ from fencepost.core.overlap import exclusive_key
 from fencepost.core.parameters import Signature
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
+from fencepost.core.search_keys import search_keys
 from fencepost.core.tick import microseconds
 from fencepost.engine.jobs import Job
 from fencepost.errors import InvalidParameters, InvalidTick
@@ -84,6 +85,7 @@ def requested(job: KnownJob, params: Mapping[str, Any], request: Request) -> Req
         reason=request.reason,
         retry_of=request.retry_of,
         generation=request.generation,
+        search=search_keys(policy.search, stored),
     )
 
 
