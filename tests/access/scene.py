@@ -61,6 +61,13 @@ CASES: dict[str, Call] = {
         a.runs(states=["dead", "running", "succeeded", "waiting"]),
         a.runs(exclusive_key="shared"),
     ],
+    "find_runs": lambda a, t: [
+        a.find_runs(job=t.job),
+        a.find_runs(requested_by=f"{MARK} person"),
+        a.find_runs(requested_by=f"{MARK} person", after_id=0),
+        a.find_runs(params={"customer": MARK}),
+        a.find_runs(params={"customer": MARK}, job=t.job),
+    ],
     "run": lambda a, t: a.run(t.run),
     "waits": lambda a, t: a.waits(t.run),
     "attempts": lambda a, t: a.attempts(t.run),
