@@ -14,7 +14,8 @@ import sqlalchemy
 from fencepost import App, every
 from fencepost.app import searching
 from fencepost.app.composing import publish
-from fencepost.app.searching import MOST_READ, RunsFound, find_runs, is_indexed
+from fencepost.app.records import RunsFound
+from fencepost.app.searching import MOST_READ, find_runs, is_indexed
 from fencepost.core.rights import Caller, Role, Scope
 from fencepost.core.search_keys import has_values, search_keys, search_text, spellings
 from fencepost.engine.ticks import Ticks

@@ -24,7 +24,7 @@ def targets(run_id):
         "/jobs/settle/backfill?first=72h&last=now", "/why", "/why?job=settle", "/why?job=settle&at=2026-01-01T00:00Z",
         "/schedules", "/schedules/settle", "/schedules/nightly:7", "/nodes", "/nodes?all=1", "/audit", "/access",
         "/schedules/settle?when=0+3+*+*+*&zone=Europe/Berlin", "/?tz=Asia/Seoul", "/runs?tz=own",
-        f"/runs/{run_id}?tz=own",
+        f"/runs/{run_id}?tz=own", "/runs?q=param.account:7",
     ]  # fmt: skip
 
 

@@ -33,9 +33,10 @@ from fencepost.app.records import (
     PartRecord,
     RenamedJobRecord,
     RunRecord,
+    RunsFound,
     WhyRecord,
 )
-from fencepost.app.searching import RunsFound, RunWishes
+from fencepost.app.searching import RunWishes
 from fencepost.core.duration import Duration
 from fencepost.core.rights import Caller, HumanAct
 from fencepost.engine.backfilling import Backfilled

@@ -22,6 +22,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.schedule import Schedule
 from fencepost.core.words import OverWord, TypeWord
 from fencepost.engine.jobs import Job, Jobs
+from fencepost.engine.resolving import SecretSource
 from fencepost.errors import ConfigurationError, InvalidSetting
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class JobDecorators:
     """The methods that declare jobs: `job`, `bulk` and `command`. `App` inherits them."""
 
     settings: Settings
+    secrets: SecretSource
     jobs: Jobs
     bulks: dict[str, BulkJob]
     declared_in: dict[str, str]
@@ -239,6 +241,7 @@ class JobDecorators:
             policy=self._policy(named, batch_type, bool(schedules), policy),
             schedules=schedules,
             params=params,
+            secrets=self.secrets,
         )
         self.jobs.add(job)
         self.declared_in[job.name] = _calling_module()

@@ -26,11 +26,12 @@ from fencepost.app.records import (
     NodeRecord,
     PartRecord,
     RunRecord,
+    RunsFound,
     WhyRecord,
 )
 from fencepost.app.records.record import read_json
 from fencepost.app.scoped import masked
-from fencepost.app.searching import KeyedIds, RunsFound, RunWishes, checked_params, find_runs
+from fencepost.app.searching import KeyedIds, RunWishes, checked_params, find_runs
 from fencepost.app.waiting import why_it_waits
 from fencepost.core.log_chunks import Position, with_missing
 from fencepost.core.nearest import suggestion

@@ -10,12 +10,12 @@ where to go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol, TypedDict
 
-from fencepost.app.records import RunRecord
+from fencepost.app.records import RunRecord, RunsFound
 from fencepost.core.states import RunState
 from fencepost.core.tick import instant
 from fencepost.errors import InvalidParameters, LedgerUnavailable
@@ -45,22 +45,6 @@ class RunWishes(TypedDict, total=False):
     since: datetime | str | None
     until: datetime | str | None
     ids: Collection[int] | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunsFound:
-    """A page of runs. The next one begins at `next_before`, or after `next_after`; None if there is none.
-
-    `looked_back_to`: the search ended early, after having looked through about `looked_through` runs up to this id. That
-    run, or the next one, was made at `looked_back_at`.
-    """
-
-    runs: Sequence[RunRecord]
-    next_before: int | None = None
-    next_after: int | None = None
-    looked_through: int = 0
-    looked_back_to: int | None = None
-    looked_back_at: datetime | None = None
 
 
 class Ask(Protocol):
@@ -185,6 +169,8 @@ class _Search:
         return self._ended(edge)
 
     def _goes_on(self) -> bool:
+        if not self._read:  # each search gets a little further, however slow the ledger is
+            return True
         return len(self._found) <= self._size and self._read < MOST_READ and self._clock() <= self._until
 
     def _look(self, bottom: int, top: int, *, is_rising: bool) -> bool:

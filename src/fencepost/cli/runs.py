@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fencepost.app.operations import Operations
-    from fencepost.app.records import RunRecord
-    from fencepost.app.searching import RunsFound
+    from fencepost.app.records import RunRecord, RunsFound
 
 _PAGE = 1000
 _FOR_PEOPLE = 50

@@ -23,6 +23,7 @@ from fencepost.app.records.bulk import (
     CountsRecord,
     PartitionRecord,
 )
+from fencepost.app.records.found import RunsFound
 from fencepost.app.records.jobs import DueRecord, JobRecord, ScheduleRecord
 from fencepost.app.records.ledgers import DecisionRecord, RenamedJobRecord, StandingRecord
 from fencepost.app.records.logs import LogRecord
@@ -56,6 +57,7 @@ __all__ = [
     "PastLockRecord",
     "RenamedJobRecord",
     "RunRecord",
+    "RunsFound",
     "ScheduleRecord",
     "StandingRecord",
     "WhyRecord",

@@ -22,12 +22,13 @@ from fencepost.app.records import (
     PartRecord,
     RenamedJobRecord,
     RunRecord,
+    RunsFound,
     WhyRecord,
 )
 from fencepost.app.records.record import LedgerRecord
 from fencepost.app.records.results import SearchRecord
 from fencepost.app.records.shapes import read_record
-from fencepost.app.searching import RunsFound, RunWishes
+from fencepost.app.searching import RunWishes
 from fencepost.cli.remote.connection import ServerConnection, part
 from fencepost.cli.remote.subjects import (
     RemoteAudit,

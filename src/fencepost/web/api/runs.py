@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
-from fencepost.app.records import AttemptRecord, DueRecord, LogRecord, PartRecord, RunRecord
+from fencepost.app.records import AttemptRecord, DueRecord, LogRecord, PartRecord, RunRecord, RunsFound
 from fencepost.app.records.results import (
     BackfilledRecord,
     CancelledRecord,
@@ -19,7 +19,6 @@ from fencepost.app.records.results import (
     WaitsRecord,
 )
 from fencepost.app.records.versions import run_version
-from fencepost.app.searching import RunsFound
 from fencepost.core.rights import HumanAct
 from fencepost.errors import InvalidParameters
 from fencepost.web.api.calls import ApiCall
