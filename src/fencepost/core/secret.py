@@ -3,10 +3,10 @@
 ::
 
     @app.job
-    def charge(run: Run, key: Secret[str]) -> None:
-        pay(api_key=key.reveal())
+    def charge(run: Run, api_key: Secret[str]) -> None:
+        pay(api_key.reveal())
 
-    charge.enqueue(key=Secret("stripe-live"))
+    charge.enqueue(api_key=Secret("stripe-live"))
 
 The ledger has the name. The value is looked up just before the function is called (``App(secrets=…)``). From then on it
 is masked wherever this process, or its supervisor, writes a text: see `fencepost.core.masked_values`.
