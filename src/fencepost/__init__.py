@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fencepost import bulk, fences
     from fencepost.app import App
     from fencepost.core.schedule import at, cron, every
+    from fencepost.core.secret import Secret
     from fencepost.core.verdicts import Cancel, Fail, Retry, Skip
     from fencepost.engine.run import Run, Window, current_run
     from fencepost.fence.idempotency import idempotent, once
@@ -53,6 +54,7 @@ __all__ = [
     "NotAcquired",
     "Retry",
     "Run",
+    "Secret",
     "Sequence",
     "Skip",
     "Stopped",
@@ -79,6 +81,7 @@ _ELSEWHERE = {
     "Fail": "fencepost.core.verdicts",
     "Retry": "fencepost.core.verdicts",
     "Run": "fencepost.engine.run",
+    "Secret": "fencepost.core.secret",
     "Sequence": "fencepost.fence.sequence",
     "Skip": "fencepost.core.verdicts",
     "Window": "fencepost.engine.run",

@@ -45,11 +45,12 @@ DEFAULT_URL = "sqlite:///fencepost.db"
 CONFIG_VARIABLE = "FENCEPOST_CONFIG"
 _TABLES = ("jobs", "retention")
 _PREFIX = "FENCEPOST_"
-_OTHER_VARIABLES = ("FENCEPOST_STORE", "FENCEPOST_SERVER", "FENCEPOST_PROXY_SECRET")  # read by commands
+# Read by commands, and by workers.
+_OTHER_VARIABLES = ("FENCEPOST_STORE", "FENCEPOST_SERVER", "FENCEPOST_PROXY_SECRET", "FENCEPOST_SECRETS_DIR")
 # Variables that Fencepost sets for programs, those of its own tests, and those of a Kubernetes service of this name.
 _NOT_MEANT_FOR_US = re.compile(
     r"^FENCEPOST_(JOB|RUN|ATTEMPT|TOKEN|PARAMS|SCHEDULE|DUE_AT|WINDOW_START|WINDOW_END|LOCK|GRANT|TICK)$"
-    r"|^FENCEPOST_(TEST|CHAOS|INTERLEAVE|MUTANT)"
+    r"|^FENCEPOST_(TEST|CHAOS|INTERLEAVE|MUTANT|SECRET_)"
     r"|_SERVICE_(HOST|PORT)(_\w+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?$"
 )
 _BY_DEFAULT = "default"

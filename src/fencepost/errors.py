@@ -31,6 +31,7 @@
     │   └── AlreadyRequested      the same request was made before, and its run has not ended; again=True runs it anyway
     ├── Hopeless                  a run that raises this fails at once, without retries
     │   ├── BrokenInput           a bulk job cannot read its input: a file that ends within a record, a duplicate key
+    │   ├── NoSuchSecret          a job takes a secret by a name that nobody knows
     │   ├── CheckpointMismatch    a checkpoint that was written by other code, or for another query
     │   ├── PartitionsFailed      some partitions of a bulk job were given up
     │   └── TooManySkipped        more items of a bulk job failed than its skip limit allows
@@ -52,6 +53,7 @@
     │   └── NoSuchSchedule        the schedule never existed, or was deleted
     ├── LeaseLost                 the lease is lost, and with it the right to act
     ├── RequestUnderWay           a request with this key was begun, and its answer is not known; nothing was done
+    ├── SecretUnavailable         a secret could not be looked up, or is used where it has no value
     ├── StateChanged              a run or schedule is no longer as the caller saw it; nothing was done
     ├── SequenceConflict          a sequence has changed since it was read; nothing was written
     ├── StoreClosed               the store was used after it was closed
@@ -202,6 +204,10 @@ class RequestUnderWay(FencepostError):
     """A request with the same key was begun, and its answer is not known: it is under way, or was cut off."""
 
 
+class SecretUnavailable(FencepostError):
+    """A secret could not be looked up, or is used where it has no value. The message never has the value."""
+
+
 class StateChanged(FencepostError):
     """A run or schedule is no longer as the caller saw it; nothing was changed. Look again, and decide again."""
 
@@ -283,6 +289,10 @@ class Hopeless(FencepostError):
 
 class BrokenInput(Hopeless):
     """A bulk job cannot read its input any further. Everything before has landed, and a restart continues there."""
+
+
+class NoSuchSecret(Hopeless):
+    """A job takes a secret by a name that nobody knows: a retry would not find it either."""
 
 
 class CheckpointMismatch(Hopeless):

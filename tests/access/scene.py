@@ -69,6 +69,13 @@ CASES: dict[str, Call] = {
         a.runs(states=["dead", "running", "succeeded", "waiting"]),
         a.runs(exclusive_key="shared"),
     ],
+    "find_runs": lambda a, t: [
+        a.find_runs(job=t.job).runs,
+        a.find_runs(requested_by=f"{MARK} person", before_id=t.run + 1).runs,
+        a.find_runs(requested_by=f"{MARK} person", after_id=t.run - 1).runs,
+        a.find_runs(params={"customer": MARK}).runs,
+        a.find_runs(params={"customer": MARK}, job=t.job).runs,
+    ],
     "run": lambda a, t: a.run(t.run),
     "waits": lambda a, t: a.waits(t.run),
     "attempts": lambda a, t: a.attempts(t.run),

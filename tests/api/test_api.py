@@ -65,6 +65,33 @@ def test_lists_go_on_where_their_link_says(api: Api) -> None:
     assert [each["id"] for each in api.get("/runs", after=ids[0], limit=2).json["items"]] == ids[1:3]
 
 
+def test_runs_are_found_by_parameter_and_search_without_an_index_says_how_far_it_came(
+    api: Api, limited: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [
+        api.post("/runs", {"job": "settle", "params": {"account": n % 2, "mode": f"m:{n}"}}).json["run_id"]
+        for n in range(4)
+    ]
+    others = api.post("/runs", {"job": "secret-of-others", "params": {"account": 1}}).json["run_id"]
+    assert [each["id"] for each in api.get("/runs?param=account:1").json["items"]] == [others, ids[3], ids[1]]
+    assert [each["id"] for each in limited.get("/runs?param=account:1").json["items"]] == [ids[3], ids[1]]
+    got = api.get("/runs?param=account:1&param=mode:m:3").json
+    assert ([each["id"] for each in got["items"]], got["search"]) == ([ids[3]], None)
+    for wrong in ("param=account", "param=account:1&param=account:2", "param=no%20name:1"):
+        assert api.get(f"/runs?{wrong}").status == 422
+    monkeypatch.setattr("fencepost.app.searching.MOST_READ", 2)
+    monkeypatch.setattr("fencepost.app.searching._FIRST_STRETCH", 1)
+    seen, asked, link = [], 0, "/runs?requested_by=nobody&job=settle"
+    while link is not None:
+        got, asked = api.get(link.removeprefix("/api/v1")).json, asked + 1
+        seen += got["items"]
+        link = got["next"]
+        assert (got["search"] is None) == (link is None)
+        if link is not None:
+            assert {"looked_through", "looked_back_to", "looked_back_at"} == set(got["search"])
+    assert (seen, asked) == ([], 2)
+
+
 def test_ids_beyond_2_to_the_53_are_exact(api: Api, app: App) -> None:
     set_run(app, api.post("/runs", {"job": "settle"}).json["run_id"], id=HUGE, token=HUGE)
     text = api.get(f"/runs/{HUGE}").text
@@ -211,7 +238,7 @@ def test_ledger_that_is_away_is_503_with_a_time_to_come_back(api: Api, app: App,
     def away(*_: object, **__: object) -> None:
         raise LedgerUnavailable("postgresql://ann:hunter2@db is gone")
 
-    monkeypatch.setattr("fencepost.app.operations.Operations.runs", away)
+    monkeypatch.setattr("fencepost.app.operations.Operations.find_runs", away)
     got = api.get("/runs")
     assert (got.status, got.word, got.headers["retry-after"]) == (503, "ledger-unavailable", "5")
     assert "hunter2" not in got.text
@@ -219,7 +246,7 @@ def test_ledger_that_is_away_is_503_with_a_time_to_come_back(api: Api, app: App,
 
 
 def test_unexpected_error_is_a_number_and_no_more(api: Api, monkeypatch) -> None:
-    monkeypatch.setattr("fencepost.app.operations.Operations.runs", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("fencepost.app.operations.Operations.find_runs", lambda *_, **__: 1 / 0)
     got = api.get("/runs")
     assert (got.status, got.word) == (500, "failed")
     assert "division" not in got.text

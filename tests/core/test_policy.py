@@ -130,7 +130,7 @@ def test_a_policy_survives_the_ledger(policy: Policy) -> None:
 
 
 def test_every_field_reaches_the_ledger() -> None:
-    stored = json.loads(Policy.of(formerly="nightly").to_json())
+    stored = json.loads(Policy.of(formerly="nightly", search=["day"]).to_json())
     assert {name.removesuffix("_s") for name in (field.name for field in fields(Policy))} == set(stored)
 
 

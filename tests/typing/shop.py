@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, text
 
 import fencepost
-from fencepost import App, Run, bulk, cron, current_run, every, fences, locks
+from fencepost import App, Run, Secret, bulk, cron, current_run, every, fences, locks
 
 app = App("sqlite:///shop.db", ttl="30s")
 engine: Engine = create_engine("sqlite:///orders.db")
@@ -30,6 +30,11 @@ def settle(run: Run, account: int, day: date | None = None) -> int:
 
 @app.job
 def report(run: Run, customer: str) -> None: ...
+
+
+@app.job(search=["customer"])
+def pay(run: Run, customer: int, api_key: Secret[str], other: Secret[str] | None = None) -> str:
+    return api_key.reveal().upper()
 
 
 @app.job(type="event", effects="idempotent", isolation="read committed", on_crash="hold", formerly=["tell"])
@@ -104,6 +109,9 @@ def asking(connection: Any) -> int:
     settle.options(tx=connection, unique=True).enqueue(7, day=None)
     urgent = report.options(priority=100)
     urgent.enqueue(customer="ann")
+    pay.enqueue(customer=7, api_key=Secret("stripe"))
+    named = Secret("stripe")
+    pay.options(delay="5m").enqueue(7, named, other=None)
     notify.enqueue(customer=7)
     notify.options(key="order-1").enqueue(customer=7, key="its own")
     fetch.enqueue(options={"deep": True})
@@ -130,6 +138,8 @@ def asking_wrongly() -> None:
     settle.options(key="order-1").enqueue(account=7, delay="5m")  # wrong: no parameter of the function
     report.enqueue(customer=7)  # wrong: of another type
     notify.enqueue(custmer=7)  # wrong: misspelt parameter
+    pay.enqueue(customer=7, api_key="stripe")  # wrong: of another type
+    app.job(search=7)  # wrong: of another type
     notify.options(delay="5m").enqueue("ann")  # wrong: of another type
     fetch.enqueue(options=[1])  # wrong: of another type
     nothing.enqueue(account=7)  # wrong: it takes none

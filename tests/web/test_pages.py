@@ -28,7 +28,7 @@ def targets(run_id):
         "/audit", "/access",
         "/jobs?after=r", "/jobs/settle?figures=35d",
         "/schedules/settle?when=0+3+*+*+*&zone=Europe/Berlin", "/?tz=Asia/Seoul", "/runs?tz=own",
-        f"/runs/{run_id}?tz=own",
+        f"/runs/{run_id}?tz=own", "/runs?q=param.account:7",
     ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from fencepost.access.authority import CALLER, Authority
 from fencepost.access.authorized_access import AuthorizedAccess
@@ -37,8 +37,10 @@ from fencepost.app.records import (
     PartRecord,
     RenamedJobRecord,
     RunRecord,
+    RunsFound,
     WhyRecord,
 )
+from fencepost.app.searching import RunWishes
 from fencepost.core.duration import Duration
 from fencepost.core.rights import Caller, HumanAct
 from fencepost.engine.backfilling import Backfilled
@@ -140,6 +142,20 @@ class Authorized:
                 after_id=after_id,
                 limit=limit,
             )
+        )
+
+    def find_runs(
+        self,
+        *,
+        params: Mapping[str, str] | None = None,
+        before_id: int | None = None,
+        after_id: int | None = None,
+        limit: int = 100,
+        **wanted: Unpack[RunWishes],
+    ) -> RunsFound:
+        """Return a page of runs within bounds, and say how far the search came: see `Operations.find_runs`."""
+        return self._authority.looks(
+            lambda ops: ops.find_runs(params=params, before_id=before_id, after_id=after_id, limit=limit, **wanted)
         )
 
     def run(self, run_id: int, *, to: HumanAct = HumanAct.LOOK) -> RunRecord:

@@ -21,6 +21,7 @@ RIGHTS: Mapping[str, HumanAct | None] = {
     "held_because": None,
     "why": HumanAct.LOOK,
     "runs": HumanAct.LOOK,
+    "find_runs": HumanAct.LOOK,
     "run": HumanAct.LOOK,
     "waits": HumanAct.LOOK,
     "attempts": HumanAct.LOOK,

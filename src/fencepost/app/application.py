@@ -21,6 +21,7 @@ from fencepost.core.timings import SHUTDOWN_GRACE
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.logs.run_logs import RunLogs
+from fencepost.engine.resolving import SecretSource, known_secret
 from fencepost.leases.exclusive_options import LockWishes
 from fencepost.leases.lock import Lock
 from fencepost.leases.locks import Locks
@@ -73,6 +74,7 @@ class App(JobDecorators):
         config: str | os.PathLike[str] | None = None,
         runtime: Runtime | None = None,
         observers: Iterable[Observer] = (),
+        secrets: SecretSource | None = None,
     ) -> None:
         """Collect the settings: file < environment < arguments. See `fencepost.config`.
 
@@ -89,6 +91,9 @@ class App(JobDecorators):
             config: a settings file, instead of the one in the working directory.
             runtime: for simulation and tests.
             observers: called with every `Event`, on the thread where it happens. Events are logged in any case.
+            secrets: returns the value of a secret by its name, or raises `LookupError`; for jobs with `Secret[str]`
+                parameters, called in the process that runs them. Default: environment variables and files, see
+                docs/secrets.md.
         """
         given = {
             "url": url,
@@ -103,6 +108,7 @@ class App(JobDecorators):
         }
         self.settings = read_settings(given, config=config).resolved()
         self.runtime: Runtime = runtime or ThreadedRuntime()
+        self.secrets = secrets or known_secret
         self.jobs = Jobs()
         self.bulks = {}
         self.declared_in = {}

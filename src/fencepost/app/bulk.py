@@ -26,6 +26,7 @@ from fencepost.core.schedule import Schedule
 from fencepost.core.verdicts import Fail
 from fencepost.engine.jobs import Job
 from fencepost.engine.requesting import KnownJob, Request, requested
+from fencepost.engine.resolving import SecretSource, known_secret, resolved
 from fencepost.engine.run import Run, attempt_of
 from fencepost.errors import InvalidBulk, NoSuchRun
 from fencepost.ledger import history, requests
@@ -55,6 +56,7 @@ class DeclaredBulk:
     writer: Any
     chunk: int
     formerly: tuple[str, ...] = ()
+    secrets: SecretSource = known_secret
 
     @property
     def known_as(self) -> str:
@@ -69,7 +71,7 @@ class DeclaredBulk:
     def make(self, **params: Any) -> Bulk:
         """Return the job for one attempt. A class gets a new object for each attempt."""
         if isinstance(self.given, type):
-            return self._of_object(self.given(**params))
+            return self._of_object(self.given(**resolved(_signature(self.given), params, self.secrets)))
         return self._of_function()
 
     def check(self) -> None:
@@ -171,9 +173,8 @@ def declare_bulk(
     """Register a bulk job, and the job that its partitions are runs of."""
     named = _checked_name(name or str(getattr(given, "__name__", "")))
     words = {**words, "chunk": policy.chunk} if "chunk" in words else words
-    declared = DeclaredBulk(
-        named, given, words, parts["read"], parts["process"], parts["writer"], policy.chunk, policy.formerly
-    )
+    how = (parts["read"], parts["process"], parts["writer"], policy.chunk, policy.formerly)
+    declared = DeclaredBulk(named, given, words, *how, app.secrets)
     declared.check()
     policy = replace(policy, crash_limit=_MOST_CRASHES)
     part = _part_job(declared, policy)
@@ -184,6 +185,7 @@ def declare_bulk(
         schedules=schedules,
         params=params,
         signature=_signature(given),
+        secrets=app.secrets,
     )
     job = replace(job, doc=inspect.getdoc(given) or "")
     app.jobs.add(job)
@@ -288,6 +290,7 @@ def _part_job(declared: DeclaredBulk, policy: Policy) -> Job:
         misfire="once",
         sla_s=None,
         formerly=tuple(each + PART for each in policy.formerly),
+        search=(),  # its parent has them
     )
     made = Job.of(part, name=declared.name + PART, policy=words)
     return replace(made, doc=f"A partition of {declared.name}.", parent=declared.name)
@@ -311,6 +314,7 @@ def _replay_job(declared: DeclaredBulk, policy: Policy) -> Job:
         sla_s=None,
         crash_limit=_FEW_CRASHES,
         formerly=tuple(each + REPLAY for each in policy.formerly),
+        search=(),
     )
     doc = f"Dead letters of {declared.name}, processed again."
     return replace(Job.of(replay, name=declared.name + REPLAY, policy=words), doc=doc, parent=declared.name)

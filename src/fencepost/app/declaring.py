@@ -54,6 +54,7 @@ class SharedWords(TypedDict, total=False):
     effects: EffectsWord | None
     isolation: IsolationWord | None
     formerly: str | Sequence[str] | None
+    search: str | Sequence[str] | None
 
 
 class PolicyWords(SharedWords, total=False):

@@ -22,6 +22,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.schedule import Schedule
 from fencepost.core.words import OverWord, TypeWord
 from fencepost.engine.jobs import Job, Jobs
+from fencepost.engine.resolving import SecretSource
 from fencepost.errors import ConfigurationError, InvalidSetting
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class JobDecorators:
     """The methods that declare jobs: `job`, `bulk` and `command`. `App` inherits them."""
 
     settings: Settings
+    secrets: SecretSource
     jobs: Jobs
     bulks: dict[str, BulkJob]
     declared_in: dict[str, str]
@@ -84,8 +86,8 @@ class JobDecorators:
             params: the parameters of its scheduled runs.
             **policy: ``timeout``, ``retries``, ``backoff``, ``overlap``, ``misfire``, ``grace``, ``sla``,
                 ``exclusive``, ``priority``, ``queue``, ``on_crash``, ``crash_limit``, ``effects``, ``isolation``,
-                ``chunk``, and ``formerly``: earlier names of the job. A settings file overrides them:
-                ``[jobs.<name>]``.
+                ``chunk``, ``formerly``: earlier names of the job, and ``search``: parameters by which its runs are
+                found over all history. A settings file overrides them: ``[jobs.<name>]``.
         """
         if len(given) == 1 and callable(given[0]):
             return self._declared(given[0], (), name=None, batch_type=None, params=None, policy={})
@@ -239,6 +241,7 @@ class JobDecorators:
             policy=self._policy(named, batch_type, bool(schedules), policy),
             schedules=schedules,
             params=params,
+            secrets=self.secrets,
         )
         self.jobs.add(job)
         self.declared_in[job.name] = _calling_module()

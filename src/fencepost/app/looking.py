@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from fencepost.app.auditing import Audit
 from fencepost.app.concerns import Concerns
@@ -29,10 +30,12 @@ from fencepost.app.records import (
     NodeRecord,
     PartRecord,
     RunRecord,
+    RunsFound,
     WhyRecord,
 )
 from fencepost.app.records.record import read_json
 from fencepost.app.scoped import masked
+from fencepost.app.searching import KeyedIds, RunWishes, checked_params, find_runs
 from fencepost.app.waiting import why_it_waits
 from fencepost.core.grants import Grant, SessionSight
 from fencepost.core.log_chunks import Position, with_missing
@@ -55,8 +58,10 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.log_chunks import chunks_of
 from fencepost.ledger.nodes import NodeRow
 from fencepost.ledger.parts import parts_of
+from fencepost.ledger.search_keys import declared_names, ids_with
 
 _USUAL_QUEUE = "default"  # of a policy that names none
+_LARGEST_PAGE = 10_000  # of a search
 
 
 class Looking:
@@ -139,12 +144,9 @@ class Looking:
 
         None does not filter. `since` and `until` compare the time of creation.
         """
-        if retry_of is not None and not is_id(retry_of):
-            return []
-        wanted = RunFilter(
+        wanted = self._wanted(
             job=job,
-            jobs=self._scope.visible,
-            states=_known_states(states),
+            states=states,
             waits_for=waits_for,
             schedule=schedule,
             queue=queue,
@@ -152,12 +154,71 @@ class Looking:
             requested_by=requested_by,
             retry_of=retry_of,
             exclusive_key=exclusive_key,
-            since_us=optional_us(since, "since"),
-            until_us=optional_us(until, "until"),
+            since=since,
+            until=until,
+            ids=ids,
+        )
+        return self._page(wanted, before_id=page_edge(before_id), after_id=page_edge(after_id), limit=page_limit(limit))
+
+    def find_runs(
+        self,
+        *,
+        params: Mapping[str, str] | None = None,
+        before_id: int | None = None,
+        after_id: int | None = None,
+        limit: int = 100,
+        **wanted: Unpack[RunWishes],
+    ) -> RunsFound:
+        """Return a page of runs as `runs` does, within bounds: where no index helps, say how far the search came.
+
+        `params` are texts by the names of parameters: ``{"customer": "7"}``. A search key that the job declares, or any
+        job if none is given, leads to its runs over all history; other parameters are compared run by run.
+        """
+        filtered = replace(self._wanted(**wanted), params=checked_params(params) or None)
+        before, after, most = page_edge(before_id), page_edge(after_id), min(page_limit(limit), _LARGEST_PAGE)
+        return find_runs(
+            self._page,
+            filtered,
+            size=most,
+            clock=self._ledger.runtime.monotonic,
+            before_id=before,
+            after_id=after,
+            keyed=self._keyed(filtered),
+        )
+
+    def _wanted(self, **wanted: Unpack[RunWishes]) -> RunFilter:
+        ids, retry_of = wanted.get("ids"), wanted.get("retry_of")
+        return RunFilter(
+            job=wanted.get("job"),
+            jobs=self._scope.visible if retry_of is None or is_id(retry_of) else (),
+            states=_known_states(wanted.get("states", ())),
+            waits_for=wanted.get("waits_for"),
+            schedule=wanted.get("schedule"),
+            queue=wanted.get("queue"),
+            node=wanted.get("node"),
+            requested_by=wanted.get("requested_by"),
+            retry_of=retry_of,
+            exclusive_key=wanted.get("exclusive_key"),
+            since_us=optional_us(wanted.get("since"), "since"),
+            until_us=optional_us(wanted.get("until"), "until"),
             ids=None if ids is None else [each for each in ids if is_id(each)],
         )
-        before, after, most = page_edge(before_id), page_edge(after_id), page_limit(limit)
-        return self._shown(history.runs(self._ledger, wanted, before_id=before, after_id=after, limit=most))
+
+    def _page(
+        self, wanted: RunFilter, *, before_id: int | None = None, after_id: int | None = None, limit: int
+    ) -> list[RunRecord]:
+        return self._shown(history.runs(self._ledger, wanted, before_id=before_id, after_id=after_id, limit=limit))
+
+    def _keyed(self, wanted: RunFilter) -> KeyedIds | None:
+        """Return what leads to the runs with one of these parameters, if a job of the scope declares it."""
+        if not wanted.params or wanted.finds_nothing:
+            return None
+        jobs_ = wanted.jobs if wanted.job is None else (wanted.job,)
+        declared = frozenset[str]().union(*declared_names(self._ledger, jobs=jobs_).values())
+        for name, text in wanted.params.items():
+            if name in declared:
+                return lambda before_id, limit: ids_with(self._ledger, name, text, before_id=before_id, limit=limit)
+        return None
 
     def run(self, run_id: int) -> RunRecord:
         """Return one run, or raise `NoSuchRun`."""

@@ -54,7 +54,7 @@ class Following:
 
     def run(self, limit: int) -> None:
         """Show the last `limit` runs, then follow."""
-        latest = self._ops.runs(**self._wanted, limit=limit)
+        latest = self._ops.find_runs(**self._wanted, limit=limit).runs  # of what no index leads to, those it finds
         newest = self._ops.runs(**self._any_state, limit=_MOST_WATCHED)
         if newest:
             self._last_id = newest[-1].id

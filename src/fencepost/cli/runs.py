@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fencepost.cli.acts import typed_params
 from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import Json, LedgerUrlOption, RunId, Tz, front, since_when
 from fencepost.cli.messages import complain
-from fencepost.cli.output import print_json, print_json_list
+from fencepost.cli.output import print_json, print_json_list, to_the_second
 from fencepost.core.nearest import suggestion
 from fencepost.core.states import RunState
 from fencepost.errors import ConfigurationError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fencepost.app.operations import Operations
-    from fencepost.app.records import RunRecord
+    from fencepost.app.records import RunRecord, RunsFound
 
 _PAGE = 1000
 _FOR_PEOPLE = 50
@@ -43,6 +44,10 @@ def runs(
         int | None, typer.Option(min=1, help="How many. Default: 50; with --json all of them.", show_default=False)
     ] = None,
     before: Annotated[int | None, typer.Option(metavar="ID", help="Only runs older than this one.")] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--param", metavar="NAME=VALUE", help="Only runs with this parameter. May be repeated."),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep running, and show changes as they happen.")
     ] = False,
@@ -54,15 +59,24 @@ def runs(
     With --json: a list of objects, or with --follow one object per line, oldest first,
     and a run again whenever its state changes. Times are in UTC.
 
+    A parameter that its job declares for search (search=) is looked for in all history. Where no index helps, a search
+    looks through 100,000 runs or for 150 ms, then says how far it came and how to go on; with --json and without
+    --limit, it goes on to the end.
+
     Example: fencepost runs --job settle --failed --since 24h
+
+    Example: fencepost runs -p customer=7
 
     Example: fencepost runs --follow --json
     """
     from fencepost.cli.run_rows import draw_runs  # noqa: PLC0415
 
     states = _states(state or [], failed=failed)
+    params = typed_params(param or [])
     if follow and before is not None:
         raise ConfigurationError("--follow shows runs from now on, and --before older ones; give only one of them")
+    if follow and params:
+        raise ConfigurationError("--follow shows all runs of a job, and --param those with a value; give only one")
     with front(ledger) as ops:
         wanted = _wanted(ops, job, states, since, tz=tz, held=held)
         if follow:
@@ -70,14 +84,17 @@ def runs(
 
             Following(ops, wanted, as_json=as_json).run(limit or _FOR_PEOPLE)
             return Exit.OK
+        search = _RunPages(ops, wanted | {"params": params}, goes_on=as_json and limit is None)
         if as_json:
-            print_json_list(document(run) for run in _pages(ops, wanted, before, limit or sys.maxsize))
-            return Exit.OK
-        rows = list(_pages(ops, wanted, before, limit or _FOR_PEOPLE))
-    if rows:
+            print_json_list(document(run) for run in search.pages(before, limit or sys.maxsize))
+        else:
+            rows = list(search.pages(before, limit or _FOR_PEOPLE))
+    if not as_json and rows:
         draw_runs(rows)
-    else:
+    elif not as_json and search.ended is None:
         print("there are no such runs")
+    if search.ended is not None:
+        complain(_how_far(search.ended))
     return Exit.OK
 
 
@@ -143,7 +160,30 @@ def _wanted(ops: Operations, job: str, states: tuple[str, ...], since: str, *, t
     return wanted | ({"states": ("waiting",), "waits_for": "person"} if held else {"states": states})
 
 
-def _pages(ops: Operations, wanted: Mapping[str, Any], before: int | None, limit: int) -> Iterator[RunRecord]:
-    while limit and (page := ops.runs(**wanted, before_id=before, limit=min(_PAGE, limit))):
-        yield from page
-        before, limit = page[-1].id, limit - len(page)
+class _RunPages:
+    """The runs that match, page by page. `ended` is the page at which a search without an index ended early."""
+
+    def __init__(self, ops: Operations, wanted: Mapping[str, Any], *, goes_on: bool) -> None:
+        self._ops = ops
+        self._wanted = wanted
+        self._goes_on = goes_on  # through all history, one bounded search after the other
+        self.ended: RunsFound | None = None
+
+    def pages(self, before: int | None, limit: int) -> Iterator[RunRecord]:
+        while limit:
+            page = self._ops.find_runs(**self._wanted, before_id=before, limit=min(_PAGE, limit))
+            yield from page.runs
+            before, limit = page.next_before, limit - len(page.runs)
+            if page.looked_back_to is not None and not self._goes_on:
+                self.ended = page if limit else None
+                return
+            if before is None:
+                return
+
+
+def _how_far(found: RunsFound) -> str:
+    at = "" if found.looked_back_at is None else f" of {to_the_second(found.looked_back_at)}"
+    return (
+        f"no index leads to these: looked through about {found.looked_through:,} runs, back to run "
+        f"{found.looked_back_to}{at}; go on with --before {found.next_before}"
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections.abc
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ from fencepost.core.kinds import (
     IDENTIFIER,
     NOTHING,
     NUMBER,
+    SECRET,
     TEXT,
     TRUTH,
     WHOLE,
@@ -39,15 +41,18 @@ from fencepost.core.kinds import (
     OneOf,
     ParameterKind,
 )
+from fencepost.core.secret import Secret
 
 _NAMED: Mapping[str, ParameterKind] = {
-    kind.name: kind for kind in (WHOLE, NUMBER, TEXT, TRUTH, NOTHING, DATE, DATETIME, DECIMAL, IDENTIFIER)
+    kind.name: kind for kind in (WHOLE, NUMBER, TEXT, TRUTH, NOTHING, DATE, DATETIME, DECIMAL, IDENTIFIER, SECRET)
 }
 _BY_TYPE: Mapping[object, ParameterKind] = {
     int: WHOLE,
     float: NUMBER,
     str: TEXT,
     bool: TRUTH,
+    Secret: SECRET,
+    Secret[str]: SECRET,
     None: NOTHING,
     type(None): NOTHING,
     date: DATE,
@@ -58,6 +63,7 @@ _BY_TYPE: Mapping[object, ParameterKind] = {
     Any: ANYTHING,
     object: ANYTHING,
 }
+_SECRET = re.compile(r"\bSecret\s*\[")
 _DEEPEST_ALIAS = 16  # more than anyone nests; ends the search in an alias that refers to itself
 _LISTS = (list, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
 _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
@@ -65,7 +71,7 @@ _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 
 SUPPORTED = (
     "int, float, str, bool, None, date, datetime, Decimal, UUID, an Enum, Literal, list[…], dict[str, …], a union of "
-    "these, or no annotation, for any JSON value"
+    "these, Secret[str], or no annotation, for any JSON value"
 )
 
 
@@ -87,11 +93,11 @@ def kind_of(annotation: Any) -> ParameterKind:
     annotation = _unwrapped(annotation)
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
-        return _either(tuple(kind_of(each) for each in arguments))
+        return _union(annotation, tuple(kind_of(each) for each in arguments))
     if origin is typing.Literal:
         return _literal(arguments)
     if annotation in _LISTS or (origin in _LISTS and len(arguments) <= 1):
-        return ListOf(kind_of(arguments[0]) if arguments else ANYTHING)
+        return ListOf(_not_secret(annotation, kind_of(arguments[0])) if arguments else ANYTHING)
     if annotation in _DICTS or origin in _DICTS:
         return _dictionary(annotation, arguments)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -120,6 +126,8 @@ _FORMS: Mapping[str, Callable[[Any], ParameterKind]] = {
 
 def _known(annotation: Any) -> ParameterKind:
     if isinstance(annotation, str | typing.ForwardRef):  # a name that could not be resolved
+        if _SECRET.search(str(annotation)):  # the function would get the name, and might print it as a value
+            raise Unsupported(f"{annotation}, and Secret is not imported at run time")
         return ANYTHING
     try:
         return _BY_TYPE[annotation]
@@ -133,7 +141,25 @@ def _dictionary(annotation: Any, arguments: tuple[Any, ...]) -> ParameterKind:
     key, value = arguments
     if _unwrapped(key) not in (str, Any):
         raise Unsupported(annotation)
-    return DictOf(kind_of(value))
+    return DictOf(_not_secret(annotation, kind_of(value)))
+
+
+def _union(annotation: Any, kinds: tuple[ParameterKind, ...]) -> ParameterKind:
+    if SECRET in kinds and not set(kinds) <= {SECRET, NOTHING}:  # a text would be taken for a name
+        raise Unsupported(annotation)
+    return _either(kinds)
+
+
+def _not_secret(annotation: Any, kind: ParameterKind) -> ParameterKind:
+    """Refuse secrets inside of something else: only arguments themselves are looked up."""
+    if holds_secret(kind):
+        raise Unsupported(annotation)
+    return kind
+
+
+def holds_secret(kind: ParameterKind) -> bool:
+    """Whether a parameter of this kind is a `Secret`, or may be one."""
+    return kind is SECRET or (isinstance(kind, Either) and SECRET in kind.kinds)
 
 
 def _unwrapped(annotation: Any) -> Any:

@@ -21,6 +21,7 @@ from enum import Enum
 from typing import Any, NoReturn, Protocol
 from uuid import UUID  # noqa: TID251 - only the type; the Runtime generates ids
 
+from fencepost.core.secret import Secret, secret_name
 from fencepost.core.texts import shown
 from fencepost.errors import InvalidParameters
 
@@ -179,6 +180,30 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretName:
+    """A `Secret`: its name is stored, and the function gets the secret. What was given is in no error message."""
+
+    name: str = "secret"
+    spelled: str = "the name of a secret"
+    converts: bool = True
+
+    def store(self, value: object, path: str) -> Json:
+        try:
+            return value.name if isinstance(value, Secret) else secret_name(value)
+        except InvalidParameters as error:
+            raise InvalidParameters(f"{path}: {error}") from None
+
+    def read(self, text: str, path: str) -> Json:
+        return self.store(text.strip(), path)
+
+    def load(self, stored: Any) -> Any:
+        return Secret(stored)
+
+    def to_json(self) -> Json:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
 class OneOf:
     """One of a few values: those of a `Literal`, or the members of an enumeration under their names."""
 
@@ -316,6 +341,8 @@ class Either:
                 return attempt(kind)
             except InvalidParameters:
                 continue
+        if SECRET in self.kinds:  # what was given may be its value, by mistake
+            raise InvalidParameters(f"{path} must be {self.spelled}")
         _refuse(path, self, value)
 
 
@@ -374,3 +401,4 @@ DATE = Written("date", "a date such as 2026-01-31", _date, date.isoformat)
 DATETIME = Written("datetime", "a time such as 2026-01-31T09:00:00Z", _datetime, datetime.isoformat)
 DECIMAL = Written("decimal", "a decimal number", _decimal, str)
 IDENTIFIER = Written("uuid", "a UUID", _uuid, str)
+SECRET = SecretName()

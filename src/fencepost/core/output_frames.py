@@ -7,6 +7,8 @@ kernel keeps it in one piece::
     MARK b RUN ATTEMPT ;        from here on, what is written belongs to this attempt
     MARK e ;                    it has ended: what follows belongs to no run
     MARK l LENGTH ; TEXT        a log record of the attempt, or a part of one
+    MARK p LENGTH ; TEXT        a part of the value of a secret; more follows
+    MARK s LENGTH ; TEXT        the last part: the value is masked in all that follows
 
 `MARK` contains random digits that the supervisor has chosen for this worker, so that no job writes it by accident.
 
@@ -42,7 +44,14 @@ class Logged(NamedTuple):
     text: bytes
 
 
-Piece = bytes | Begin | End | Logged
+class Kept(NamedTuple):
+    """A part of the value of a secret, which must not be passed on; `is_last` if the value is complete."""
+
+    text: bytes
+    is_last: bool
+
+
+Piece = bytes | Begin | End | Logged | Kept
 
 
 def mark_of(secret: str) -> bytes:
@@ -66,6 +75,14 @@ def log_frames(mark: bytes, text: bytes) -> Iterator[bytes]:
         yield b"%sl%d;%s" % (mark, len(part), part)
 
 
+def secret_frames(mark: bytes, value: bytes) -> Iterator[bytes]:
+    """Split the value of a secret into frames."""
+    most = LARGEST_FRAME - len(mark) - _LONGEST_HEAD
+    for place in range(0, len(value), most):
+        part = value[place : place + most]
+        yield b"%s%s%d;%s" % (mark, b"p" if place + most < len(value) else b"s", len(part), part)
+
+
 class OutputSplitter:
     """Reads one pipe: chunks as they come in, pieces out. A frame that is not complete waits for the next chunk."""
 
@@ -73,7 +90,7 @@ class OutputSplitter:
         self._mark = mark
         word = re.escape(mark)
         self._head = re.compile(
-            word + rb"(?:b(?P<run>\d{1,20}) (?P<attempt>\d{1,10})|(?P<end>e)|l(?P<length>\d{1,5}));"
+            word + rb"(?:b(?P<run>\d{1,20}) (?P<attempt>\d{1,10})|(?P<end>e)|(?P<form>[lps])(?P<length>\d{1,5}));"
         )
         self._silent = re.compile(rb"(?:%sb\d{1,20} \d{1,10};%se;)+" % (word, word))
         self._unread = b""
@@ -119,7 +136,8 @@ class OutputSplitter:
             end = head.end() + int(head["length"])
             if end > len(text):
                 return -1
-            pieces.append(Logged(text[head.end() : end]))
+            inner = text[head.end() : end]
+            pieces.append(Logged(inner) if head["form"] == b"l" else Kept(inner, is_last=head["form"] == b"s"))
             return end
         pieces.append(End() if head["end"] else Begin(int(head["run"]), int(head["attempt"])))
         return head.end()

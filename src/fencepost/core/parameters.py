@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from fencepost.core.annotations import SUPPORTED, Unsupported, kind_from_json, kind_of
+from fencepost.core.annotations import SUPPORTED, Unsupported, holds_secret, kind_from_json, kind_of
 from fencepost.core.identity import canonical_json
 from fencepost.core.kinds import ANYTHING, ParameterKind
 from fencepost.core.nearest import suggestion
+from fencepost.core.secret import Secret
 from fencepost.errors import InvalidJob, InvalidParameters
 
 V = TypeVar("V")
@@ -40,6 +41,12 @@ class Parameter:
     name: str
     kind: ParameterKind
     is_required: bool
+    default: Secret[str] | None = None  # of a secret: it is looked up, too
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether it is a `Secret`, of which only the name is on record."""
+        return holds_secret(self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +57,12 @@ class Signature:
     run_name: str | None = None  # the name of the parameter that takes the run
     is_async: bool = False
     takes_more: bool = False  # **kwargs: parameters of any other name
+    secrets: tuple[Parameter, ...] = field(init=False, repr=False, compare=False)  # those that are secrets
     _by_name: dict[str, Parameter] = field(init=False, repr=False, compare=False)
     _loads: tuple[tuple[str, Callable[[Any], Any]], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "secrets", tuple(each for each in self.parameters if each.is_secret))
         object.__setattr__(self, "_by_name", {each.name: each for each in self.parameters})
         loads = tuple((each.name, each.kind.load) for each in self.parameters if each.kind.converts)
         object.__setattr__(self, "_loads", loads)
@@ -67,7 +76,12 @@ class Signature:
         named = [each for each in found.values() if each.name != run_name and each.kind in _BY_NAME]
         return Signature(
             parameters=tuple(
-                Parameter(each.name, _kind(function, each.name, hints[each.name]), each.default is each.empty)
+                Parameter(
+                    each.name,
+                    _kind(function, each.name, hints[each.name]),
+                    each.default is each.empty,
+                    each.default if isinstance(each.default, Secret) else None,
+                )
                 for each in named
             ),
             run_name=run_name,

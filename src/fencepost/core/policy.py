@@ -38,6 +38,7 @@ from fencepost.core.identity import canonical_json, job_name, queue_name
 from fencepost.core.misfire import Misfire
 from fencepost.core.nearest import suggestion
 from fencepost.core.retry import Backoff
+from fencepost.core.search_keys import LONGEST_NAME, MOST_NAMES
 from fencepost.core.words import EffectsWord, IsolationWord, OnCrashWord, OverlapWord, TypeWord
 from fencepost.errors import InvalidPolicy
 
@@ -110,6 +111,7 @@ class Policy:
     queue: str = "default"
     effects: Effects = Effects.UNFENCED
     formerly: tuple[str, ...] = ()  # earlier names of the job, the first name first
+    search: tuple[str, ...] = ()  # parameters by which its runs are found: see `fencepost.core.search_keys`
 
     @staticmethod
     def of(type: str = "scheduled", **changes: Any) -> Policy:
@@ -142,8 +144,9 @@ class Policy:
     def to_json(self) -> str:
         """Return the policy as JSON, for the ledger: every value, in the spelling of `of`, in a fixed order."""
         values = {name: getattr(self, field) for name, (field, _) in _READERS.items()}
-        if not self.formerly:  # few jobs have been renamed
-            del values["formerly"]
+        for name in ("formerly", "search"):  # few jobs have them
+            if not values[name]:
+                del values[name]
         return canonical_json({**values, "type": self.type, "backoff": self.backoff.to_json()})
 
     @staticmethod
@@ -224,6 +227,16 @@ def _formerly(value: Any, name: str) -> tuple[str, ...]:
     return tuple(job_name(each) for each in names)
 
 
+def _search(value: Any, name: str) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else value
+    are_names = isinstance(names, list | tuple) and all(isinstance(each, str) and each.isidentifier() for each in names)
+    if not are_names or len(set(names)) != len(names) or len(names) > MOST_NAMES:
+        raise InvalidPolicy(f"{name} {value!r} must be a list of at most {MOST_NAMES} parameters of the job")
+    if too_long := [each for each in names if len(each) > LONGEST_NAME]:
+        raise InvalidPolicy(f"{name} {too_long[0]!r} is too long: at most {LONGEST_NAME} characters")
+    return tuple(names)
+
+
 def _queue(value: Any, _: str) -> str:
     return queue_name(value)
 
@@ -267,6 +280,7 @@ _READERS: Mapping[str, tuple[str, Reader]] = {
     "queue": ("queue", _queue),
     "effects": ("effects", _choice(Effects, EffectsWord)),
     "formerly": ("formerly", _formerly),
+    "search": ("search", _search),
 }
 
 

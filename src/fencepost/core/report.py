@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 from uuid import UUID  # noqa: TID251 - only the type; the Runtime generates ids
 
+from fencepost.core.masked_values import MASKED
 from fencepost.core.texts import beginning, end, error_text, hide_values
 from fencepost.core.verdicts import Cancel, Fail, Retry, Skip
 from fencepost.errors import Hopeless
@@ -57,6 +58,7 @@ def report_of_result(result: object) -> AttemptReport:
         return AttemptReport(
             "succeeded", reason=beginning(f"the result was not stored, because it is not JSON: {error}", LONGEST_ERROR)
         )
+    text = MASKED.masked_json(text)
     if len(text) > LONGEST_RESULT:
         why = f"the result was not stored: it takes {len(text)} characters of JSON, and the limit is {LONGEST_RESULT}"
         return AttemptReport("succeeded", reason=why)

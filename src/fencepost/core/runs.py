@@ -36,6 +36,7 @@ class Requested(NamedTuple):
     state: str = "queued"  # or "misfired", "skipped": due times that did not run are recorded too
     why: str | None = None
     root: str | None = None  # if this run repeats another: the first of the chain; see `fencepost.ledger.roots`
+    search: tuple[tuple[str, str], ...] = ()  # its search keys: no column, but rows of their own
 
 
 class Claim(NamedTuple):

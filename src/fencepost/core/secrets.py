@@ -6,7 +6,8 @@
 - ``password=…``, ``access_token=…``, ``api_key=…``, ``Authorization``, cookies and similar names, as settings, in
   queries, percent-encoded, in dictionaries, in pairs, in XML, as headers, and as a line ``password: …`` by itself;
 - passwords in SQL statements, and on the command lines of database clients;
-- OAuth codes in a URL, ``Bearer …``, private keys, and tokens with a known form.
+- OAuth codes in a URL, ``Bearer …``, private keys, and tokens with a known form;
+- the values of `Secret` parameters that this process has looked up (`fencepost.core.masked_values`).
 
 Masking takes time in proportion to the length of the text, whatever it contains.
 
@@ -17,11 +18,10 @@ A fencing token is not a secret: ``token=1794733205004021`` is kept.
 
 from __future__ import annotations
 
+from fencepost.core.masked_values import MASK, MASKED
 from fencepost.core.secret_forms import FORMS, is_secret
 
 __all__ = ["MASK", "is_secret", "scrub", "scrubbed_from", "secret_spans"]
-
-MASK = "***"
 
 
 def scrub(text: str) -> str:
@@ -54,7 +54,8 @@ def secret_spans(text: str) -> list[tuple[int, int]]:
     """Return where secrets are, in order. Spans do not overlap or touch."""
     low = text.replace("İ", "i").lower()  # the only letter whose lower case is two characters; positions must match
     merged: list[tuple[int, int]] = []
-    for start, end in sorted(span for form in FORMS for span in form(text, low)):
+    found = [span for form in FORMS for span in form(text, low)]
+    for start, end in sorted([*found, *MASKED.spans(text)] if MASKED else found):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:

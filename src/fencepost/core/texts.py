@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost.core.masked_values import MASKED
 from fencepost.core.secrets import scrub
 
 
@@ -14,13 +15,13 @@ def beginning(text: str, longest: int) -> str:
     """Return a text without secrets, and truncated at its end to at most `longest` characters."""
     # Truncate roughly first, because scrubbing takes time. Truncate exactly last: a cut could remove the @ that marks
     # a password.
-    clean = storable(scrub(text[: longest * 4]))
+    clean = storable(scrub(MASKED.masked(text)[: longest * 4]))
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
 def end(text: str, longest: int) -> str:
     """Return a text without secrets, and truncated at its beginning to at most `longest` characters."""
-    clean = storable(scrub(text[-longest * 4 :]))
+    clean = storable(scrub(MASKED.masked(text)[-longest * 4 :]))
     return clean if len(clean) <= longest else "…" + clean[len(clean) - longest + 1 :]
 
 

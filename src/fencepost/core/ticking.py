@@ -14,6 +14,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
 from fencepost.core.schedule import Schedule, schedule_from_json, window_start
 from fencepost.core.schedules.jitter import jitter_us
+from fencepost.core.search_keys import SearchKeys, search_keys
 
 
 class Ticking(NamedTuple):
@@ -37,6 +38,7 @@ class TickKind:
     misfire: Misfire
     exclusive_key: str | None
     params_hash: str
+    search: SearchKeys
 
 
 def kind_of(which: Ticking) -> TickKind:
@@ -55,6 +57,7 @@ def _kind(who: tuple[str, str, str], spec: str, params: str, policy_text: str) -
         misfire=Misfire.of(policy.misfire, grace=policy.grace_s),
         exclusive_key=exclusive_key(job, policy, values, runtime_schedule=schedule_id if origin == "runtime" else None),
         params_hash=params_hash(policy.known_as(job), values),
+        search=search_keys(policy.search, values),
     )
 
 
@@ -81,4 +84,5 @@ def requested(which: Ticking, kind: TickKind, item: PlannedStretch) -> Requested
         generation=which.generation,
         state="queued" if is_run else "misfired",
         why=None if is_run else f"not planned in time; misfire is {kind.misfire}",
+        search=kind.search,
     )

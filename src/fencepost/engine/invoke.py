@@ -5,7 +5,8 @@ only what the run needs.
 
 **Promises.** There is an outcome whatever the function raises, except for `KeyboardInterrupt`, which is meant for the
 process, and the cancellation of a task, whose reason the runner knows. The texts of an outcome are limited in length
-and show no passwords. A run that ended itself in a transaction has succeeded, whatever the function did afterwards.
+and show neither passwords nor values of `Secret` parameters. A run that ended itself in a transaction has succeeded,
+whatever the function did afterwards.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from fencepost.core.report import SUCCEEDED, AttemptReport, report_of_error, report_of_result
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.texts import shown
+from fencepost.engine.resolving import resolved
 from fencepost.engine.run import Run, attempt_of, current
 from fencepost.engine.runners.outcome import HOW_STOPPED, How, Outcome
 from fencepost.errors import LeaseLost, Stopped
@@ -34,7 +36,10 @@ def invoke(job: Job, claim: Claim, context: RunContext) -> Outcome:
     before = current.set(run)
     try:
         signature = job.signature
-        if claim.params == "{}" and signature.run_name is None:
+        if signature.secrets:
+            arguments = signature.bind(json.loads(claim.params), run)
+            result = job.function(**resolved(signature, arguments, job.secrets))
+        elif claim.params == "{}" and signature.run_name is None:
             result = job.function()
         else:
             result = job.function(**signature.bind(json.loads(claim.params), run))
@@ -57,7 +62,10 @@ async def invoke_async(job: Job, claim: Claim, context: RunContext) -> Outcome:
     attempt = attempt_of(run)
     current.set(run)  # not reset: the context of a task ends with it
     try:
-        result = await job.function(**job.signature.bind(json.loads(claim.params), run))
+        arguments = job.signature.bind(json.loads(claim.params), run)
+        if job.signature.secrets:
+            arguments = resolved(job.signature, arguments, job.secrets)
+        result = await job.function(**arguments)
         return _returned(run, result, attempt.took_us())
     except (KeyboardInterrupt, CancelledError):
         raise

@@ -17,6 +17,7 @@ from fencepost.core.overlap import exclusive_key
 from fencepost.core.parameters import Signature
 from fencepost.core.policy import Policy, template_parameters
 from fencepost.core.schedule import Schedule
+from fencepost.engine.resolving import SecretSource, known_secret
 from fencepost.errors import InvalidJob, InvalidParameters, InvalidPolicy
 
 SYNC, ASYNC, COMMAND = "sync", "async", "command"
@@ -48,6 +49,7 @@ class Job:
     place: str = ""
     argv: tuple[str, ...] = ()  # of a command
     parent: str | None = None  # the bulk job that this one executes partitions or replays of
+    secrets: SecretSource = known_secret  # looks up the values of `Secret` parameters
 
     @staticmethod
     def of(
@@ -58,6 +60,7 @@ class Job:
         schedules: Sequence[Schedule] = (),
         params: Mapping[str, Any] | None = None,
         signature: Signature | None = None,
+        secrets: SecretSource | None = None,
     ) -> Job:
         """Make a job of a function, or raise a `ConfigurationError` that says why that is not possible.
 
@@ -67,6 +70,7 @@ class Job:
         signature = signature or Signature.of(function)
         _refuse_method(function, signature)
         _check_exclusive(named, policy, signature)
+        _check_search(named, policy, signature)
         return Job(
             name=named,
             function=function,
@@ -76,6 +80,7 @@ class Job:
             kind=ASYNC if signature.is_async else SYNC,
             doc=inspect.getdoc(function) or "",
             place=place_of(function),
+            secrets=secrets or known_secret,
         )
 
     @staticmethod
@@ -193,6 +198,17 @@ def _check_exclusive(name: str, policy: Policy, signature: Signature) -> None:
                 f"job {name!r}: exclusive {policy.exclusive!r} asks for a parameter {wanted!r}, which the function "
                 f"does not take; {suggestion(wanted, signature.names)}"
             )
+
+
+def _check_search(name: str, policy: Policy, signature: Signature) -> None:
+    for wanted in policy.search:
+        if wanted not in signature.names and not signature.takes_more:
+            raise InvalidPolicy(
+                f"job {name!r}: search names {wanted!r}, which is not a parameter of the function; "
+                f"{suggestion(wanted, signature.names)}"
+            )
+        if any(each.name == wanted for each in signature.secrets):
+            raise InvalidPolicy(f"job {name!r}: search names {wanted!r}, which is a Secret, and no key to search by")
 
 
 def _check_argv(name: str, argv: object) -> None:

@@ -12,12 +12,15 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.core.identity import canonical_json, request_hash, request_key
+from fencepost.core.masked_values import MASKED
 from fencepost.core.overlap import exclusive_key
 from fencepost.core.parameters import Signature
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
+from fencepost.core.search_keys import search_keys
 from fencepost.core.tick import microseconds
 from fencepost.engine.jobs import Job
+from fencepost.engine.run import attempt_of, current_run
 from fencepost.errors import InvalidParameters, InvalidTick
 from fencepost.ledger.jobs import NewJob
 
@@ -62,13 +65,15 @@ class Request:
 def requested(job: KnownJob, params: Mapping[str, Any], request: Request) -> Requested:
     """Return the run to be recorded, or raise `InvalidParameters`."""
     stored = job.signature.validate(params, job=job.name)
+    text = canonical_json(stored)
+    _refuse_secret_values(job.name, text, request.reason)
     policy, sla_s = job.policy, job.policy.sla_s
     known_as = policy.known_as(job.name)
     window_start_us, window_end_us = request.window_us or (None, None)
     return Requested(
         job=job.name,
         type=str(policy.type),
-        params=canonical_json(stored),
+        params=text,
         params_hash=request_hash(known_as, stored, window_us=request.window_us, available_at_us=request.at_us),
         origin_key=request.origin_key or (None if request.key is None else request_key(request.key)),
         schedule=request.schedule,
@@ -85,7 +90,17 @@ def requested(job: KnownJob, params: Mapping[str, Any], request: Request) -> Req
         reason=request.reason,
         retry_of=request.retry_of,
         generation=request.generation,
+        search=search_keys(policy.search, stored),
     )
+
+
+def _refuse_secret_values(job: str, params: str, reason: str | None) -> None:
+    """Refuse what a run with secrets would pass on of their values: it would be on record."""
+    run = current_run()
+    if run is None or not attempt_of(run).job.signature.secrets:
+        return
+    if params != MASKED.masked_json(params) or (reason is not None and reason != MASKED.masked(reason)):
+        raise InvalidParameters(f"job {job!r}: this has the value of a secret; pass its name, to a Secret parameter")
 
 
 def on_record(job: Job) -> NewJob:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
+from fencepost.core.masked_values import MASKED
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime
 from fencepost.core.texts import beginning
@@ -161,7 +162,8 @@ def captured_output(output: int, errors: int, secret: str) -> WorkerOutput:
     """Let what this process writes and logs go to the supervisor, from now on."""
     captured = WorkerOutput(output, errors, secret)
     captured.take_over()
-    RecordCapture(is_not_printed, captured.log).start()
+    MASKED.told = captured.keep
+    RecordCapture(is_not_printed, lambda text: captured.log(MASKED.masked(text))).start()
     return captured
 
 

@@ -6,13 +6,14 @@ newest first. ``after_id`` returns newer runs, oldest first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, literal, select
+from sqlalchemy import Select, func, literal, or_, select
 
+from fencepost.core.search_keys import has_values, spellings
 from fencepost.core.states import RunState, WaitsFor
 from fencepost.errors import NoSuchRun
 from fencepost.ledger.connection import LedgerConnection
@@ -87,7 +88,8 @@ class RunFilter:
     """A filter for runs. A field that is None, or empty `states`, does not restrict the result.
 
     `since_us` and `until_us` refer to the time at which the run was created. `jobs` are the jobs that are allowed,
-    whatever `job` says: an empty set finds nothing, and the database is not asked.
+    whatever `job` says: an empty set finds nothing, and the database is not asked. With `params`, a page may have fewer
+    runs than there are.
     """
 
     job: str | None = None
@@ -103,6 +105,7 @@ class RunFilter:
     since_us: int | None = None
     until_us: int | None = None
     ids: Collection[int] | None = None
+    params: Mapping[str, str] | None = None  # by the texts of `fencepost.core.search_keys`; no index leads to them
 
     @property
     def finds_nothing(self) -> bool:
@@ -150,6 +153,8 @@ def runs(
         is_rising = after_id is not None
         pages = [database.rows(cursor, page.limit(limit)) for page in _by_state(database, query, wanted, is_rising)]
         found = sorted((RunRow(*row) for page in pages for row in page), key=_id_of, reverse=not is_rising)
+        if wanted.params:
+            found = [row for row in found if has_values(row.params, wanted.params)]
         return found[:limit]
 
     return (connection or database).read(work)
@@ -178,7 +183,7 @@ def _by_state(database: Database, query: Select[Any], wanted: RunFilter, is_risi
 
 def _by_job(database: Database, query: Select[Any], wanted: RunFilter) -> list[Select[Any]]:
     """Ask for each of a few allowed jobs by itself: so the index of a job's runs gives them in their order."""
-    if wanted.jobs is None or wanted.job is not None or len(wanted.jobs) > _FEW_JOBS:
+    if wanted.jobs is None or wanted.job is not None or wanted.ids is not None or len(wanted.jobs) > _FEW_JOBS:
         return [_of_jobs(database, query, wanted)]
     return [query.where(database.tables.run.c.job == job) for job in sorted(wanted.jobs)]
 
@@ -380,6 +385,8 @@ def _filtered(database: Database, query: Select[Any], wanted: RunFilter) -> Sele
             query = query.where(c[name] == (_as_literal(value) if name == "waits_for" else value))
     if wanted.ids is not None:
         query = query.where(c.id.in_(wanted.ids))
+    for name, text in (wanted.params or {}).items():  # fewer rows are read: what they really have is compared later
+        query = query.where(or_(*(c.params.contains(each, autoescape=True) for each in spellings(name, text))))
     if wanted.since_us is not None:
         query = query.where(c.created_at >= wanted.since_us)
     if wanted.until_us is not None:

@@ -96,6 +96,7 @@ WHERE r.schedule = %s AND r.due_at BETWEEN %s AND %s AND r.origin_key LIKE 'tick
 _MISFIRE = "UPDATE {run} SET state = 'misfired', waits_for = NULL, ended_at = %s, why = %s WHERE {ints:id}"
 _WIDEN = "UPDATE {run} SET first_due_at = %s, window_start = %s, ticks = %s, why = %s WHERE id = %s"
 _REMOVE = "DELETE FROM {run} WHERE {ints:id}"
+_REMOVE_KEYS = "DELETE FROM {run_search} WHERE {ints:run_id}"
 
 
 def settle_late(
@@ -237,7 +238,9 @@ class _Late:
             why = f"it makes up for {ticks} due times that passed while no node had the job; misfire is {self._rule}"
             values = (others[0].first_due_at, others[0].window_start, ticks, why, newest.id)
             statements.change(cursor, _WIDEN, *values)
-            statements.change(cursor, _REMOVE, statements.ints([each.id for each in others]))
+            gone = statements.ints([each.id for each in others])
+            statements.change(cursor, _REMOVE, gone)
+            statements.change(cursor, _REMOVE_KEYS, gone)
             merged += len(others)
         return MisfireCounts(merged=merged)
 

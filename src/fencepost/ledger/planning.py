@@ -24,6 +24,7 @@ from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import ORIGIN_KEY, Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, Match, listed, rounded, statements_for
 from fencepost.ledger.run_rows import PASSED_KINDS, insert_sql, passed
+from fencepost.ledger.search_keys import index_planned
 from fencepost.ledger.serving import Unserved, note_unserved, queue_of, served_now
 
 # Sleeping nodes poll within this time anyway, so they are not notified of runs that are due later.
@@ -194,6 +195,8 @@ def insert_runs(
     )
     if count < len(requested) or statements.dialect.counts_left_out:
         _require_all(cursor, statements, requested, count)
+    if any(request.search for request in requested):
+        index_planned(cursor, statements, requested)
 
 
 _THERE = "SELECT count(*) FROM {run} r WHERE {texts:r.origin_key}"

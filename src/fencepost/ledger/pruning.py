@@ -1,12 +1,12 @@
 """Pruning: history is kept as long as the retention says, and removed in small batches.
 
 **Promises.** Runs that have not ended, and schedules, are never removed: the identity of ticks does not depend on
-history. The attempts of a run, and its logs, are removed with it. A repetition is kept as long as the run that it
-repeats, and as any earlier repetition of the same run, so that these are not repeated again; its root stays known when
-all earlier runs are gone. The origin key of a run is free once the run is gone. A run that was requested under a key of
-the user (`enqueue(key=)`) is kept for at least as long as `requests` says, so that the same request is recognized until
-then. Idempotency keys are removed when they expire, answers to requests after a day, figures of jobs after five weeks,
-acknowledgements when what they speak of is gone.
+history. The attempts of a run, its logs and its search keys are removed with it. A repetition is kept as long as the
+run that it repeats, and as any earlier repetition of the same run, so that these are not repeated again; its root stays
+known when all earlier runs are gone. The origin key of a run is free once the run is gone. A run that was requested
+under a key of the user (`enqueue(key=)`) is kept for at least as long as `requests` says, so that the same request is
+recognized until then. Idempotency keys are removed when they expire, answers to requests after a day, figures of jobs
+after five weeks, acknowledgements when what they speak of is gone.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from fencepost.ledger.figures import prune_figures
 from fencepost.ledger.history import first_id_at, run_row
 from fencepost.ledger.log_chunks import remove_of_runs, with_logs
 from fencepost.ledger.roots import root_of
+from fencepost.ledger.search_keys import remove_keys
 from fencepost.ledger.tables import Tables
 from fencepost.schema.effects import effect_tables
 
@@ -152,6 +153,7 @@ def _remove(database: Database, cursor: Cursor, ids: list[int], old: Any) -> int
     _note_roots(database, cursor, ids)
     database.change(cursor, delete(attempt).where(attempt.c.run_id.in_(ids)))
     remove_of_runs(database, cursor, ids)
+    remove_keys(database, cursor, ids)
     # Checked again: nothing leaves a terminal state, but a mistake here would cost most.
     return database.change(cursor, delete(run).where(run.c.id.in_(ids), old))
 

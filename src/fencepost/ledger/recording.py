@@ -16,7 +16,9 @@ from fencepost.core.runs import Requested
 from fencepost.errors import DuplicateRequest, LedgerUnavailable
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.run_rows import HORIZON_US, PASSED_KINDS, insert_sql, passed
+from fencepost.ledger.search_keys import index_recorded
 
 
 class Enqueued(NamedTuple):
@@ -34,10 +36,14 @@ def record(
     now = (database.dialect.runtime.wall_us(),) if database.dialect.spelling.now_us is None else ()
     rows = [(*passed(each), *now) for each in requests]
     ids = database.dialect.insert_all_new(cursor, sql, rows) if rows else []
-    return [
+    made = [
         Enqueued(run_id, is_new=True) if run_id is not None else _found(database, cursor, sql, (request, row))
         for request, row, run_id in zip(requests, rows, ids, strict=True)
     ]
+    if any(request.search for request in requests):
+        new_ids = [each.run_id if each.is_new else None for each in made]
+        index_recorded(cursor, statements_for(database), requests, new_ids)
+    return made
 
 
 def _found(database: Database, cursor: Cursor, sql: str, asked: tuple[Requested, tuple[Any, ...]]) -> Enqueued:

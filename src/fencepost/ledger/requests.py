@@ -29,6 +29,7 @@ from fencepost.ledger.journal import About, note
 from fencepost.ledger.promoting import promote
 from fencepost.ledger.recording import Enqueued, record
 from fencepost.ledger.roots import root_of
+from fencepost.ledger.search_keys import index_repeated
 
 T = TypeVar("T")
 
@@ -285,6 +286,8 @@ def _repeated(
         if each.is_new:
             about = About(job=row.job, run_id=each.run_id, schedule=row.schedule, by=by, reason=reason)
             note(database, cursor, Noted.RUN_RETRIED, about._replace(detail={"retry_of": row.id}))
+    new = [(each.run_id, row.id) for row, each in zip(rows, made, strict=True) if each.is_new]
+    index_repeated(cursor, _statements(database), new)
     if any(each.is_new for each in made):
         _statements(database).notify(cursor)
     return made

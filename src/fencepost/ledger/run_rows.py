@@ -1,8 +1,9 @@
 """The one INSERT that creates a run in the ledger, whether a planner, a person or a program asks for it.
 
 The requested values are passed as columns of `e`, and `t.now` is the time; the statement computes the rest. A field of
-`Requested` is a column of the same name, without ``_us``, so that a new field need not be named here. Either each row
-of `e` consists of parameters (`recording`), or `e` is a list of rows in one parameter (`planning`).
+`Requested` is a column of the same name, without ``_us``, so that a new field need not be named here; only search keys,
+the last field, are rows of their own. Either each row of `e` consists of parameters (`recording`), or `e` is a list of
+rows in one parameter (`planning`).
 """
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
@@ -24,8 +25,12 @@ _CHECKED = frozenset(
     ("job", "type", "params_hash", "origin_key", "schedule", "queue", "exclusive_key", "state", "root")
 )
 _KIND_OF: dict[Any, str] = {int: "int", int | None: "int", str: "text", str | None: "text"}
-_KINDS = {name: _KIND_OF[hint] for name, hint in get_type_hints(Requested).items()}
+_BESIDE = "search"  # has rows of its own: see `fencepost.ledger.search_keys`
+_KINDS = {name: _KIND_OF[hint] for name, hint in get_type_hints(Requested).items() if name != _BESIDE}
 _TO_CLEAN = tuple(index for index, (name, kind) in enumerate(_KINDS.items()) if kind == "text" and name not in _CHECKED)
+
+
+_WIDTH = len(_KINDS)  # fields that are columns come first
 
 
 def _column(field: str) -> str:
@@ -33,7 +38,7 @@ def _column(field: str) -> str:
     return field if field == "sla_us" else field.removesuffix("_us")
 
 
-_PLAIN = tuple(_column(name) for name in Requested._fields if name not in _COMPUTED_FROM)
+_PLAIN = tuple(_column(name) for name in _KINDS if name not in _COMPUTED_FROM)
 _IS_FAR = "e.state = 'queued' AND e.available_at > t.now + {horizon_us}"
 _COMPUTED = {
     "state": f"CASE WHEN {_IS_FAR} THEN 'waiting' ELSE e.state END",
@@ -51,7 +56,7 @@ PASSED_KINDS = {_column(name): kind for name, kind in _KINDS.items()}
 
 def passed(asked: Requested) -> tuple[Any, ...]:
     """Return the parameters for a request."""
-    values = list(asked)
+    values = list(asked[:_WIDTH])
     for index in _TO_CLEAN:
         values[index] = clean(values[index])
     return tuple(values)

@@ -14,6 +14,7 @@ The rules of time are passed as `DueRules`, pure functions of a schedule's JSON;
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
 from fencepost.core.schedule import schedule_from_json
 from fencepost.core.schedules.at import At
+from fencepost.core.search_keys import search_keys
 from fencepost.core.tick import spelled_us
 from fencepost.core.ticking import Ticking
 from fencepost.errors import InvalidPolicy, NoSuchSchedule
@@ -35,6 +37,7 @@ from fencepost.ledger.journal import About, note
 from fencepost.ledger.recording import record
 from fencepost.ledger.replanning import plan_again
 from fencepost.ledger.run_rows import HORIZON_US
+from fencepost.ledger.search_keys import names_in
 from fencepost.ledger.skipping import skip_ahead
 
 CODE, RUNTIME = "code", "runtime"
@@ -221,11 +224,14 @@ class ScheduleChange:
     def _update(self, row: StoredSchedule, values: Mapping[str, Any]) -> None:
         update_row(self._database, self._cursor, row.id, {**values, "updated_at": self._now_us})
 
-    def _job(self, name: str) -> tuple[str, int]:
-        """Return the type and the grace of a job as stored."""
+    def _job(self, name: str) -> tuple[str, int, tuple[str, ...]]:
+        """Return the type, the grace and the names of the search keys of a job as stored."""
         table = self._database.tables.job
         found = self._database.rows(self._cursor, select(table.c.type, table.c.policy).where(table.c.name == name))
-        return (found[0][0], _grace_us(found[0][1])) if found else ("scheduled", Misfire().grace_us)
+        if not found:
+            return "scheduled", Misfire().grace_us, ()
+        batch_type, policy = found[0]
+        return batch_type, _grace_us(policy), names_in(policy)
 
     def _policy(self, name: str) -> str:
         table = self._database.tables.job
@@ -236,7 +242,7 @@ class ScheduleChange:
         """Return the instant from which a new form is planned."""
         if not self._dues.names_instants(new.spec):
             return self._now_us
-        _, grace_us = self._job(new.job)
+        _, grace_us, _ = self._job(new.job)
         return max(self._now_us - grace_us - 1, _BEFORE_ALL)
 
     def _begin_again(self, row: StoredSchedule, new: NewSchedule) -> int:
@@ -265,9 +271,10 @@ class ScheduleChange:
 
     def _skip(self, which: NewSchedule, generation: int, missed: MissedTicks | None, why: str) -> None:
         if missed is not None:
-            batch_type, _ = self._job(which.job)
+            batch_type, _, names = self._job(which.job)
             skipped = _skipped(which, missed, type=batch_type, generation=generation, why=why)
-            record(self._database, self._cursor, [skipped])
+            keys = search_keys(names, json.loads(which.params)) if names else ()
+            record(self._database, self._cursor, [skipped._replace(search=keys)])
 
 
 _NOT_PAUSED: dict[str, Any] = {"paused_at": None, "paused_by": None, "pause_reason": None, "paused_until": None}

@@ -12,7 +12,7 @@ import os
 import sys
 from contextlib import suppress
 
-from fencepost.core.output_frames import begin_frame, end_frame, log_frames, mark_of
+from fencepost.core.output_frames import begin_frame, end_frame, log_frames, mark_of, secret_frames
 
 _DROPPED = b"... %d log records were dropped here, because there were too many to keep\n"
 
@@ -82,6 +82,12 @@ class WorkerOutput:
             return  # the supervisor is gone, and so are we in a moment
         else:
             self._dropped = 0
+
+    def keep(self, value: str) -> None:
+        """Let the supervisor mask a value in all that is written from now on, to either pipe."""
+        for frame in secret_frames(self._mark, value.encode("utf-8", "surrogatepass")):
+            self._write(self._output, frame)
+            self._write(self._errors, frame)
 
     def _write(self, descriptor: int, frame: bytes) -> None:
         with suppress(OSError):

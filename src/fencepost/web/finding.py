@@ -1,28 +1,23 @@
-"""The find box of runs: ``job:settle state:dead since:24h``. Reads it, spells it, and looks through history in bounds.
+"""The find box of runs: ``job:settle state:dead param.customer:7 since:24h``. Reads what was typed.
 
-What an index answers is answered over all history. Anything else is looked for among the newest runs, a stretch of ids
-after the other, until a page is full, time is up or enough was read; then the page says how far it came.
+`fencepost.app.searching` looks for it.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fencepost.app.records import RunRecord
 from fencepost.core.duration import seconds
 from fencepost.core.nearest import suggestion
 from fencepost.core.states import RunState, WaitsFor
 from fencepost.errors import FencepostError, InvalidDuration, InvalidParameters
 
 PAGE = 50
-MOST_READ = 100_000  # runs that one request looks through
-LONGEST_S = 0.15
-_FIRST_STRETCH, _LONGEST_STRETCH = 500, 8_000
-_LIVE = frozenset({RunState.WAITING, RunState.QUEUED, RunState.RUNNING})
+_LONGEST_NAME = 200
 _FIELDS = {
     "job": "job",
     "state": "states",
@@ -37,26 +32,16 @@ _FIELDS = {
     "until": "until",
     "id": "ids",
 }
-QUALIFIERS = tuple(_FIELDS)
-_INDEXED = frozenset({"job", "schedule", "retry_of", "ids", "since", "until"})  # alone or together with live states
+_PARAMETER = "param."
+QUALIFIERS = (*_FIELDS, f"{_PARAMETER}NAME")
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """What was asked for: `text` as it was typed, `wanted` as `runs` takes it."""
+    """What was asked for: `text` as it was typed, `wanted` as `find_runs` takes it."""
 
     text: str
     wanted: Mapping[str, Any]
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether an index leads to what is asked for, so that little else is read."""
-        states = set(self.wanted.get("states", ()))
-        if states and states <= _LIVE:
-            return True  # of what has not ended there is little, compared with history
-        if states == {RunState.DEAD}:
-            return set(self.wanted) <= {"states", "since", "until"}
-        return not states and set(self.wanted) <= _INDEXED
 
     @property
     def job(self) -> str | None:
@@ -69,19 +54,6 @@ class Find:
         return tuple(self.wanted.get("states", ()))
 
 
-@dataclass(frozen=True, slots=True)
-class RunsFound:
-    """A page of runs, newest first. `next_before` is where the next page begins; None if there is none.
-
-    `looked_back_to`: the search ended early, after having looked through `looked_through` runs back to this id.
-    """
-
-    runs: Sequence[RunRecord]
-    next_before: int | None
-    looked_through: int = 0
-    looked_back_to: int | None = None
-
-
 def read_find(text: str, *, now: datetime) -> Find:
     """Read what was typed, or refuse it with a sentence that names the word."""
     wanted: dict[str, Any] = {}
@@ -89,6 +61,9 @@ def read_find(text: str, *, now: datetime) -> Find:
         name, colon, value = word.partition(":")
         if not colon:
             name, value = ("id", word) if word.isascii() and word.isdigit() else ("job", word)
+        if name.startswith(_PARAMETER):
+            _take_parameter(wanted, name.removeprefix(_PARAMETER), value)
+            continue
         if name.lower() not in _FIELDS:
             raise InvalidParameters(f"there is no {name!r} to look for; {suggestion(name, QUALIFIERS)}")
         _take(wanted, name.lower(), value, now)
@@ -102,6 +77,13 @@ def _words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError:
         raise InvalidParameters("a quotation mark has no partner") from None
+
+
+def _take_parameter(wanted: dict[str, Any], name: str, value: str) -> None:
+    if not name.isidentifier() or len(name) > _LONGEST_NAME:
+        raise InvalidParameters(f"{_PARAMETER}{name[:40]}: needs the name of a parameter, as in {_PARAMETER}customer:7")
+    if wanted.setdefault("params", {}).setdefault(name, value) != value:
+        raise InvalidParameters(f"{_PARAMETER}{name}: a parameter of a run has one value, and two are looked for")
 
 
 def _take(wanted: dict[str, Any], name: str, value: str, now: datetime) -> None:
@@ -161,63 +143,3 @@ def read_instant(text: str, *, now: datetime, what: str) -> datetime:
         return read.astimezone(UTC)
     except OverflowError:  # with its offset, it is before the year 1 or after the year 9999
         raise InvalidParameters(f"{what}: {text[:40]!r} is beyond all dates") from None
-
-
-Ask = Callable[..., list[RunRecord]]
-
-
-def find_runs(ask: Ask, find: Find, *, before_id: int | None, size: int, clock: Callable[[], float]) -> RunsFound:
-    """Return a page of runs. `ask` is `Authorized.runs`; `clock` is monotonic."""
-    if find.is_indexed:
-        rows = ask(**find.wanted, before_id=before_id, limit=size + 1)
-        page = rows[:size]
-        return RunsFound(page, page[-1].id if len(rows) > size else None)
-    return _Search(ask, find, size, clock).run(before_id)
-
-
-class _Search:
-    """A search without an index: stretches of ids, from the newest back."""
-
-    def __init__(self, ask: Ask, find: Find, size: int, clock: Callable[[], float]) -> None:
-        self._ask = ask
-        self._find = find
-        self._size = size
-        self._clock = clock
-
-    def run(self, before_id: int | None) -> RunsFound:
-        until = self._clock() + LONGEST_S
-        top = self._top() if before_id is None else before_id
-        floor = self._floor()
-        start, stretch = top, _FIRST_STRETCH
-        found: list[RunRecord] = []
-        while len(found) <= self._size and top > floor:
-            if start - top >= MOST_READ or self._clock() > until:
-                break
-            bottom = max(floor, top - stretch)
-            found += reversed(self._within(bottom, top))
-            top, stretch = bottom, min(2 * stretch, _LONGEST_STRETCH)
-        if len(found) > self._size:
-            return RunsFound(found[: self._size], found[self._size - 1].id)
-        if top <= floor:
-            return RunsFound(found, None)
-        return RunsFound(found, top, start - top, top)
-
-    def _within(self, bottom: int, top: int) -> list[RunRecord]:
-        """Return the matching runs with ids from `bottom` to before `top`, oldest first."""
-        wanted = {name: value for name, value in self._find.wanted.items() if name not in ("since", "until")}
-        found = self._ask(**wanted, after_id=bottom - 1, before_id=top, limit=top - bottom)
-        since, until = self._find.wanted.get("since"), self._find.wanted.get("until")
-        return [
-            each
-            for each in found
-            if (since is None or each.created_at >= since) and (until is None or each.created_at < until)
-        ]
-
-    def _top(self) -> int:
-        newest = self._ask(limit=1, until=self._find.wanted.get("until"))
-        return newest[0].id + 1 if newest else 0
-
-    def _floor(self) -> int:
-        """Return the first id that matters."""
-        oldest = self._ask(after_id=0, limit=1, since=self._find.wanted.get("since"))
-        return oldest[0].id if oldest else 1

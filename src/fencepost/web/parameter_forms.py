@@ -83,6 +83,10 @@ def _choices(kind: Any) -> Sequence[str]:
 def _words(kind: Any) -> str:
     if kind is None:
         return "any JSON"
+    if kind == "secret" or (
+        isinstance(kind, Mapping) and kind.get("either") in (["secret", "null"], ["null", "secret"])
+    ):
+        return "the name of a secret, not its value"
     return kind if isinstance(kind, str) else "JSON" if not isinstance(kind, Mapping) else next(iter(kind), "JSON")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -62,11 +62,6 @@ class Visit:
         """Return the whole address of a path, as a program elsewhere would ask for it."""
         scheme = "https" if self.passing.is_https else "http"
         return f"{scheme}://{self.passing.headers.get('host', 'localhost')}{path}"
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """A monotonic clock, for searches that are bounded in time."""
-        return self.passing.runtime.monotonic
 
     def here(self, **changes: Any) -> str:
         """Return the address of this page with some of its query changed; None takes a part away."""

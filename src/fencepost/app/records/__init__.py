@@ -24,6 +24,7 @@ from fencepost.app.records.bulk import (
     PartitionRecord,
 )
 from fencepost.app.records.figures import FiguresRecord, HourRecord, OutcomesRecord, RunTimesRecord
+from fencepost.app.records.found import RunsFound
 from fencepost.app.records.jobs import DueRecord, JobRecord, ScheduleRecord
 from fencepost.app.records.ledgers import DecisionRecord, RenamedJobRecord, StandingRecord
 from fencepost.app.records.logs import LogRecord
@@ -64,6 +65,7 @@ __all__ = [
     "ResumedRecord",
     "RunRecord",
     "RunTimesRecord",
+    "RunsFound",
     "ScheduleRecord",
     "StandingRecord",
     "WhyRecord",

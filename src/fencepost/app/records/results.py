@@ -19,6 +19,15 @@ class LedgerStateRecord(LedgerRecord):
 
 
 @dataclass(frozen=True, slots=True)
+class SearchRecord(LedgerRecord):
+    """A search without an index that ended early: how many runs it looked through, up to which id, and its time."""
+
+    looked_through: int
+    looked_back_to: int
+    looked_back_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class TriggeredRecord(LedgerRecord):
     """A run that was requested. `is_new`: False if a request with the same key had made it before.
 

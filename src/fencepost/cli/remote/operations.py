@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from urllib.parse import parse_qsl, urlsplit
 
 from fencepost.app.records import (
     AttemptRecord,
@@ -22,10 +23,13 @@ from fencepost.app.records import (
     PartRecord,
     RenamedJobRecord,
     RunRecord,
+    RunsFound,
     WhyRecord,
 )
 from fencepost.app.records.record import LedgerRecord
+from fencepost.app.records.results import SearchRecord
 from fencepost.app.records.shapes import read_record
+from fencepost.app.searching import RunWishes
 from fencepost.cli.remote.concerns import RemoteConcerns
 from fencepost.cli.remote.connection import ServerConnection, part
 from fencepost.cli.remote.locks import RemoteLocks
@@ -56,6 +60,22 @@ Time = datetime | str | None
 MOST = 500
 _FIGURES_AT_ONCE = 100
 _IDS_AT_ONCE = 200  # so that the address is not too long
+
+
+_QUERY = {"states": "state", "ids": "id"}
+
+
+def _asked(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return time_text(value)
+    return list(value) if isinstance(value, Collection) and not isinstance(value, str) else value
+
+
+def _how_far(search: Mapping[str, Any] | None) -> dict[str, Any]:
+    if search is None:
+        return {}
+    found = read_record(SearchRecord, search)
+    return {name: getattr(found, name) for name in ("looked_through", "looked_back_to", "looked_back_at")}
 
 
 class RemoteOperations:
@@ -103,16 +123,47 @@ class RemoteOperations:
         limit: int = 100,
     ) -> list[RunRecord]:
         """Return runs, newest first; with `after_id` those after it, oldest first."""
-        query: dict[str, Any] = {"job": job, "state": list(states), "waits_for": waits_for}
-        query |= {"since": time_text(since), "until": time_text(until)}
+        asked = RunWishes(job=job, states=states, waits_for=waits_for, since=since, until=until)
         if ids is not None:
             wanted = list(ids)
             chunks = [wanted[start : start + _IDS_AT_ONCE] for start in range(0, len(wanted), _IDS_AT_ONCE)]
-            edges = {"before": before_id, "after": after_id, "limit": MOST}
-            found = [each for ids_ in chunks for each in self._list(RunRecord, "/runs", **query, id=ids_, **edges)]
-            return found[:limit]
-        edge, start = ("before", before_id) if after_id is None else ("after", after_id)
-        return pages(self._server, RunRecord, "/runs", query, edge=edge, start=start, limit=limit)
+            found = [
+                self.find_runs(**asked | {"ids": some}, before_id=before_id, after_id=after_id, limit=MOST)
+                for some in chunks
+            ]
+            return [run for page in found for run in page.runs][:limit]
+        rows: list[RunRecord] = []
+        while len(rows) < limit:
+            page = self.find_runs(**asked, before_id=before_id, after_id=after_id, limit=limit - len(rows))
+            rows += page.runs
+            if page.next_before is None and page.next_after is None:
+                break
+            before_id, after_id = page.next_before or before_id, page.next_after or after_id
+        return rows
+
+    def find_runs(
+        self,
+        *,
+        params: Mapping[str, str] | None = None,
+        before_id: int | None = None,
+        after_id: int | None = None,
+        limit: int = 100,
+        **wanted: Unpack[RunWishes],
+    ) -> RunsFound:
+        """Return a page of runs within bounds, and say how far the search came."""
+        query: dict[str, Any] = {"param": [f"{name}:{text}" for name, text in (params or {}).items()]}
+        query |= {"before": before_id, "after": after_id, "limit": min(limit, MOST)}
+        query |= {_QUERY.get(name, name): _asked(value) for name, value in wanted.items()}
+        answer = self._server.get("/runs", query)
+        edges = dict(parse_qsl(urlsplit(answer["next"] or "").query))
+        before, after = (edges.get(name) if answer["next"] else None for name in ("before", "after"))
+        return RunsFound(
+            records(RunRecord, answer),
+            # with `after`, the edge that moves is that one
+            next_before=None if before is None or after is not None else int(before),
+            next_after=None if after is None else int(after),
+            **_how_far(answer.get("search")),
+        )
 
     def run(self, run_id: int) -> RunRecord:
         """Return one run, or raise `NoSuchRun`."""

@@ -4,7 +4,8 @@ Three kinds of threads meet here: one that reads pipes and calls `written`; thos
 threads; and the loop that writes to the ledger (`engine/logs/writer.py`). None of them waits for another for longer
 than it takes to append to a list. No outcome of a run waits for any of this.
 
-**Promises.** The memory that all logs take is bounded. What cannot be kept is dropped and counted.
+**Promises.** The memory that all logs take is bounded. What cannot be kept is dropped and counted. What a worker writes
+is passed on without the values of the secrets that workers have looked up, wherever its pieces begin and end.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fencepost.core.log_chunks import LogChunk
-from fencepost.core.output_frames import Begin, End, Logged, OutputSplitter, Piece, mark_of
+from fencepost.core.masked_values import MASKED, StreamMask
+from fencepost.core.output_frames import Begin, End, Kept, Logged, OutputSplitter, Piece, mark_of
 from fencepost.core.runtime import Runtime
 from fencepost.engine.logs.attempt_log import CHUNK_BYTES, RECORDS, AttemptLog
 
@@ -35,6 +37,30 @@ class WorkerStreams:
         self.begun = {1: 0, 2: 0}  # how many attempts have begun, by stream: both see the same ones
         self.done = {1: 0, 2: 0}
         self.opened: dict[Key, int] = {}  # attempts that wrote something: the how-manieth each is
+        self.masks = {1: StreamMask(MASKED), 2: StreamMask(MASKED)}
+        self.kept = {1: b"", 2: b""}  # parts of the value of a secret
+
+
+def _masked(streams: WorkerStreams, stream: int, pieces: list[Piece]) -> list[Piece]:
+    """Return the pieces without values of secrets, and learn those that the worker has just looked up.
+
+    What waits, because it may be the beginning of a value, is passed on when its attempt ends, at the latest.
+    """
+    mask, passed = streams.masks[stream], list[Piece]()
+    for piece in pieces:
+        match piece:
+            case bytes():
+                passed.append(mask.masked(piece))
+            case Kept():
+                streams.kept[stream] += piece.text
+                if piece.is_last:
+                    value, streams.kept[stream] = streams.kept[stream], b""
+                    MASKED.add(value.decode("utf-8", "surrogatepass"))
+            case Logged():
+                passed.append(piece)
+            case _:
+                passed += [mask.rest(), piece]
+    return [piece for piece in passed if piece != b""]
 
 
 class RunLogs:
@@ -62,11 +88,11 @@ class RunLogs:
             self._sources[source] = WorkerStreams(mark_of(secret))
 
     def written(self, source: int, stream: int, chunk: bytes) -> bytes:
-        """Take in what a worker wrote; return it without what was only meant for us."""
+        """Take in what a worker wrote; return it without what was only meant for us, and without values of secrets."""
         streams = self._sources.get(source)
         if streams is None:  # the worker has ended, and left another process behind
-            return chunk
-        pieces = streams.splitters[stream].split(chunk)
+            return MASKED.masked_bytes(chunk)
+        pieces = _masked(streams, stream, streams.splitters[stream].split(chunk))
         with self._lock:
             for piece in pieces:
                 self._take_in(streams, stream, piece)
@@ -79,7 +105,8 @@ class RunLogs:
             streams = self._sources.pop(source, None)
             if streams is not None:
                 for stream, splitter in streams.splitters.items():
-                    if rest := splitter.rest():
+                    mask = streams.masks[stream]
+                    if rest := mask.masked(splitter.rest()) + mask.rest():
                         self._take_in(streams, stream, rest)
                 for key in streams.opened:
                     self._end(key)
@@ -98,8 +125,10 @@ class RunLogs:
                     self._end_finished(streams)
             case Logged():
                 self._add_of(streams, stream, RECORDS, piece.text)
-            case _:
+            case bytes():
                 self._add_of(streams, stream, stream, piece)
+            case Kept():
+                pass  # learned already
 
     def _add_of(self, streams: WorkerStreams, pipe: int, stream: int, chunk: bytes) -> None:
         """Add to the attempt that this pipe is at. What is written between two attempts belongs to none."""
@@ -131,7 +160,7 @@ class RunLogs:
 
     def log(self, run_id: int, attempt: int, text: str) -> None:
         """Take in a log record of an attempt."""
-        self.add(run_id, attempt, RECORDS, text.encode("utf-8", "backslashreplace") + b"\n")
+        self.add(run_id, attempt, RECORDS, MASKED.masked(text).encode("utf-8", "backslashreplace") + b"\n")
 
     def over(self, run_id: int, attempt: int) -> None:
         """An attempt has ended. Cheap if it wrote nothing."""

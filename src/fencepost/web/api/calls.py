@@ -79,10 +79,12 @@ class ApiCall:
 
     def page(self, records: Sequence[LedgerRecord], limit: int, **edge: Any) -> ApiReply:
         """Return a page, with a link to the next one if this one is full. `edge` is where that begins."""
-        if len(records) < limit:
-            return page(records, None)
+        return page(records, None if len(records) < limit else self.link(**edge))
+
+    def link(self, **edge: Any) -> str:
+        """Return the address of the same list from another place on."""
         kept = [(name, value) for name, value in self.query if name not in edge]
-        return page(records, f"{self.path}?{urlencode([*kept, *edge.items()])}")
+        return f"{self.path}?{urlencode([*kept, *edge.items()])}"
 
 
 def call_of(right: HumanAct, *, is_act: bool) -> Callable[[Request], Any]:

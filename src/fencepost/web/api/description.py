@@ -124,10 +124,17 @@ def _shown_schema(shows: Shown) -> dict[str, Any]:
     if isinstance(shows, ApiPage):
         items = {"type": "array", "items": {"$ref": f"{_REF}{shows.of.__name__}"}}
         following = {"type": ["string", "null"], "description": "The path of the next page; null if this is the last."}
-        return {"type": "object", "properties": {"items": items, "next": following}, "required": ["items", "next"]}
+        properties = {"items": items, "next": following}
+        if shows.search is not None:
+            properties["search"] = _or_null(shows.search)
+        return {"type": "object", "properties": properties, "required": list(properties)}
     if isinstance(shows, ApiOr):
-        return {"anyOf": [{"$ref": f"{_REF}{shows.record.__name__}"}, {"type": "null"}]}
+        return _or_null(shows.record)
     return {"type": "object"} if shows is LedgerRecord else {"$ref": f"{_REF}{shows.__name__}"}
+
+
+def _or_null(record: type[LedgerRecord]) -> dict[str, Any]:
+    return {"anyOf": [{"$ref": f"{_REF}{record.__name__}"}, {"type": "null"}]}
 
 
 def _kinds(routes: Sequence[ApiRoute]) -> set[type[LedgerRecord]]:
@@ -137,4 +144,6 @@ def _kinds(routes: Sequence[ApiRoute]) -> set[type[LedgerRecord]]:
         kind = shows.of if isinstance(shows, ApiPage) else shows.record if isinstance(shows, ApiOr) else shows
         if kind is not LedgerRecord:
             found |= records_in(kind)
+        if isinstance(shows, ApiPage) and shows.search is not None:
+            found |= records_in(shows.search)
     return found

@@ -46,9 +46,11 @@ def reply(record: LedgerRecord | None, *, etag: str | None = None) -> ApiReply:
     return ApiReply(spelled_json(None if record is None else record.to_json()), headers=headers)
 
 
-def page(records: Sequence[LedgerRecord], next_link: str | None) -> ApiReply:
-    """Return the answer that shows a page of a list."""
-    return ApiReply(spelled_json({"items": [each.to_json() for each in records], "next": next_link}))
+def page(records: Sequence[LedgerRecord], next_link: str | None, **more: LedgerRecord | None) -> ApiReply:
+    """Return the answer that shows a page of a list, and `more` beside it."""
+    shown: dict[str, Any] = {"items": [each.to_json() for each in records], "next": next_link}
+    beside = {name: None if each is None else each.to_json() for name, each in more.items()}
+    return ApiReply(spelled_json(shown | beside))
 
 
 def problem(error: FencepostError, request_id: str) -> Response:

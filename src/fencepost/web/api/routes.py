@@ -39,9 +39,10 @@ Handler = Callable[..., ApiReply]
 
 @dataclass(frozen=True, slots=True)
 class ApiPage:
-    """Says that a route shows a page of a list of these."""
+    """Says that a route shows a page of a list of these; `search` says how far a search came that ended early."""
 
     of: type[LedgerRecord]
+    search: type[LedgerRecord] | None = None
 
 
 @dataclass(frozen=True, slots=True)

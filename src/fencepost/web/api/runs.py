@@ -7,18 +7,20 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
-from fencepost.app.records import AttemptRecord, DueRecord, LogRecord, PartRecord, RunRecord
+from fencepost.app.records import AttemptRecord, DueRecord, LogRecord, PartRecord, RunRecord, RunsFound
 from fencepost.app.records.results import (
     BackfilledRecord,
     CancelledRecord,
     DoneRecord,
     RepeatedRecord,
     RetriedRecord,
+    SearchRecord,
     TriggeredRecord,
     WaitsRecord,
 )
 from fencepost.app.records.versions import run_version
 from fencepost.core.rights import HumanAct
+from fencepost.errors import InvalidParameters
 from fencepost.web.api.calls import ApiCall
 from fencepost.web.api.fields import (
     LARGEST_ID,
@@ -89,7 +91,15 @@ class Backfill(Reasoned):
     again: bool = False
 
 
-@ROUTES.get("/runs", needs=HumanAct.LOOK, shows=ApiPage(RunRecord))
+Parameters = Annotated[
+    list[Annotated[str, Field(max_length=1_300)]],
+    Query(
+        max_length=10, description="A parameter that runs have: its name, a colon, its value.", examples=["customer:7"]
+    ),
+]
+
+
+@ROUTES.get("/runs", needs=HumanAct.LOOK, shows=ApiPage(RunRecord, search=SearchRecord))
 def list_(
     call: ApiCall,
     *,
@@ -105,12 +115,17 @@ def list_(
     since: TimeFilter = None,
     until: TimeFilter = None,
     id: Annotated[list[int], Query(max_length=200)] = [],  # noqa: B006
+    param: Parameters = [],  # noqa: B006
     before: Edge = None,
     after: Edge = None,
     limit: Limit = 100,
 ) -> ApiReply:
-    """Show runs, newest first; with `after`, those after it, oldest first."""
-    found = call.ask.runs(
+    """Show runs, newest first; with `after`, those after it, oldest first.
+
+    Where no index leads to what is asked for, the search is bounded: `search` says how far it came, and `next` goes on.
+    So a page may have few items, or none, and a next page all the same.
+    """
+    found = call.ask.find_runs(
         job=job,
         states=state,
         waits_for=waits_for,
@@ -123,12 +138,26 @@ def list_(
         since=since,
         until=until,
         ids=id or None,
+        params=_parameters(param),
         before_id=before,
         after_id=after,
         limit=limit,
     )
-    edge = {} if not found else {"before" if after is None else "after": found[-1].id}
-    return call.page(found, limit, **edge)
+    edges = {"before": found.next_before, "after": found.next_after}
+    edge = {name: value for name, value in edges.items() if value is not None}
+    return page(found.runs, call.link(**edge) if edge else None, search=_search(found))
+
+
+def _parameters(given: list[str]) -> dict[str, str]:
+    pairs = [each.partition(":") for each in given]
+    if any(not colon for _, colon, _ in pairs) or len({name for name, _, _ in pairs}) < len(pairs):
+        raise InvalidParameters("param is a name, a colon and a value, as in param=customer:7, and each name once")
+    return {name: value for name, _, value in pairs}
+
+
+def _search(found: RunsFound) -> SearchRecord | None:
+    back_to = found.looked_back_to
+    return None if back_to is None else SearchRecord(found.looked_through, back_to, found.looked_back_at)
 
 
 @ROUTES.get("/runs/{run_id}", needs=HumanAct.LOOK, shows=RunRecord)

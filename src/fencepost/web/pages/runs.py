@@ -11,7 +11,7 @@ from starlette.responses import Response
 from fencepost.core.rights import HumanAct
 from fencepost.errors import InvalidParameters
 from fencepost.web.exporting import MOST_EXPORTED, export
-from fencepost.web.finding import PAGE, QUALIFIERS, Find, find_runs, read_find, whole
+from fencepost.web.finding import PAGE, QUALIFIERS, Find, read_find, whole
 from fencepost.web.rendering import render
 from fencepost.web.routes import PageRoutes
 
@@ -47,7 +47,7 @@ def runs(visit: Visit) -> Response:
             status=400,
             **values | {"found": None, "wrong": str(error), "zones_of": {}, "command": ""},
         )
-    found = find_runs(ask.runs, find, before_id=_before(visit), size=PAGE, clock=visit.clock)
+    found = ask.find_runs(**find.wanted, before_id=_before(visit), limit=PAGE)
     is_newest = not visit.query.get("before")
     return render(
         visit,
@@ -65,7 +65,7 @@ def runs_exported(visit: Visit) -> Response:
     """Give what the page shows to programs, up to a bound."""
     ask, now = visit.ask, visit.ask.now()
     find = read_find(visit.query.get("q", ""), now=now)
-    found = find_runs(ask.runs, find, before_id=_before(visit), size=MOST_EXPORTED, clock=visit.clock)
+    found = ask.find_runs(**find.wanted, before_id=_before(visit), limit=MOST_EXPORTED)
     return export(str(visit.where["form"]), "runs", found.runs, _COLUMNS, is_cut=found.next_before is not None)
 
 
@@ -100,6 +100,8 @@ def command_of(find: Find, before: str | None) -> tuple[str, ...]:
     since = find.wanted.get("since")
     if isinstance(since, datetime):
         words += ["--since", since.isoformat().replace("+00:00", "Z")]
+    for name, value in find.wanted.get("params", {}).items():
+        words += ["--param", f"{name}={value}"]
     if before:
         words += ["--before", before]
     return tuple(words)

@@ -1,0 +1,159 @@
+"""Values of secrets: every usual spelling is masked, in texts, in JSON, and in streams however they are cut."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import html
+import itertools
+import json
+import pickle
+import urllib.parse
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.core import masked_values
+from fencepost.core.masked_values import MaskedValues, StreamMask
+from fencepost.core.output_frames import Kept, OutputSplitter, mark_of, secret_frames
+from fencepost.core.parameters import Signature
+from fencepost.core.secret import Secret
+from fencepost.errors import InvalidJob, InvalidParameters, SecretUnavailable
+
+VALUE = "s3c\"ret' é/+%\\"
+
+
+def known(*values: str) -> MaskedValues:
+    made = MaskedValues()
+    for each in values:
+        made.add(each)
+    return made
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [VALUE, repr(VALUE), repr([VALUE]), json.dumps(VALUE), json.dumps(VALUE, ensure_ascii=False), repr(VALUE.encode()),
+     urllib.parse.quote(VALUE), urllib.parse.quote(VALUE, safe=""), urllib.parse.quote_plus(VALUE), html.escape(VALUE),
+     base64.b64encode(VALUE.encode()).decode(), base64.urlsafe_b64encode(VALUE.encode()).decode()],
+)  # fmt: skip
+def test_every_usual_spelling_is_masked(spelled: str) -> None:
+    masked = known("another", VALUE).masked(f"before {spelled} after")
+    assert masked.startswith("before ")
+    assert masked.endswith(" after")
+    assert masked.count("***") == 1
+    assert len(masked) <= len("before [b'***'] after")
+
+
+def test_lines_of_a_long_value_are_masked_one_by_one() -> None:
+    values = known("-----BEGIN KEY-----\nMIIEpAIBAAKC\nab==\n-----END KEY-----")
+    assert values.masked("> MIIEpAIBAAKC <") == "> *** <"
+    assert values.masked("ab==") == "ab=="
+
+
+def test_json_stays_json_without_them() -> None:
+    values = known("1234", VALUE)
+    text = json.dumps({"a": VALUE, VALUE: [1234, 12.5, {"b": f"x{VALUE}x"}], "c": None, "d": True})
+    assert json.loads(values.masked_json(text)) == {
+        "a": "***",
+        "***": ["***", 12.5, {"b": "x***x"}],
+        "c": None,
+        "d": True,
+    }
+    assert values.masked_json('{"a": 7}') == '{"a": 7}'
+
+
+@given(
+    st.lists(st.sampled_from(["abcabcabd", "secret-one", "secret-two"]), min_size=1, max_size=3, unique=True),
+    st.lists(st.sampled_from(["abcabcabd", "abcabc", "secret-", "secret-one", "x", "é", "\n"]), max_size=12),
+    st.lists(st.integers(0, 100), max_size=8),
+)
+def test_stream_is_masked_however_it_is_cut(values: list[str], words: list[str], cuts: list[int]) -> None:
+    text = "".join(words).encode()
+    known_values = known(*values)
+    mask, places = StreamMask(known_values), sorted({min(each, len(text)) for each in cuts} | {0, len(text)})
+    passed = [mask.masked(text[start:end]) for start, end in itertools.pairwise(places)]
+    assert b"".join(passed) + mask.rest() == known_values.masked_bytes(text)
+
+
+def test_value_that_is_new_is_told_once_and_short_ones_are_none() -> None:
+    values, told = MaskedValues(), list[str]()
+    values.told = told.append
+    for each in ("first-value", "first-value", "abc", "second-value"):
+        values.add(each)
+    assert told == ["first-value", "second-value"]
+    assert values.masked("abc first-value") == "abc ***"
+
+
+def test_memory_for_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masked_values, "_MOST", 3)
+    values = known(*(f"value-{number}" for number in range(5)))
+    assert values.masked("value-1 value-2 value-4") == "value-1 *** ***"
+
+
+@pytest.mark.parametrize("size", [10, 4096, 8000])
+def test_frames_bring_a_value_of_any_size_and_nothing_of_it_is_passed_on(size: int) -> None:
+    mark, value = mark_of("12ab"), bytes(range(48, 58)) * (size // 10)
+    frames = list(secret_frames(mark, value))
+    assert all(len(frame) <= 4096 for frame in frames)
+    splitter, stream = OutputSplitter(mark), b"before" + b"".join(frames) + b"after"
+    pieces = [piece for place in range(0, len(stream), 777) for piece in splitter.split(stream[place : place + 777])]
+    kept = [piece for piece in pieces if isinstance(piece, Kept)]
+    assert b"".join(piece.text for piece in kept) == value
+    assert [piece.is_last for piece in kept] == [False] * (len(kept) - 1) + [True]
+    assert b"".join(piece for piece in pieces if isinstance(piece, bytes)) == b"beforeafter"
+
+
+def test_secret_shows_its_name_and_cannot_be_stored() -> None:
+    secret = Secret.of("the value", "stripe")
+    assert f"{secret} {secret!r} {[secret]}" == "Secret('stripe') Secret('stripe') [Secret('stripe')]"
+    assert (secret.reveal(), secret.name, copy.deepcopy(secret) == secret) == ("the value", "stripe", True)
+    assert Secret("stripe") != secret
+    for store in (pickle.dumps, json.dumps):
+        with pytest.raises(TypeError):
+            store(secret)
+    with pytest.raises(SecretUnavailable, match="running job"):
+        Secret("stripe").reveal()
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", ".x", "a/b", "x" * 101, 7, None, "a\n"])
+def test_name_that_may_be_a_value_is_refused_and_not_repeated(name: Any) -> None:
+    with pytest.raises(InvalidParameters) as refused:
+        Secret(name)
+    assert not name or str(name) not in str(refused.value).replace("1 to 100", "")
+
+
+def charge(key: Secret[str], other: Secret[str] | None = None, usual: Secret[str] = Secret("usual")) -> None: ...  # noqa: B008
+
+
+def test_names_of_secrets_are_parameters_and_values_given_by_mistake_are_in_no_error() -> None:
+    signature = Signature.of(charge)
+    assert [each.name for each in signature.secrets] == ["key", "other", "usual"]
+    assert signature.validate({"key": Secret("a"), "other": "b"}) == {"key": "a", "other": "b"}
+    assert signature.coerce_text({"key": " a "}) == {"key": "a"}
+    assert signature.bind({"key": "a"}) == {"key": Secret("a")}
+    stored = Signature.from_json(signature.to_json())
+    assert stored.validate({"key": "a", "other": None}) == {"key": "a", "other": None}
+    for one in (signature, stored):
+        for params in ({"key": "sk live"}, {"key": "a", "other": "sk live"}, {"key": ["sk live"]}):
+            with pytest.raises(InvalidParameters) as refused:
+                one.validate(params)
+            assert "sk live" not in str(refused.value)
+
+
+def test_secrets_inside_of_something_else_are_refused() -> None:
+    def in_a_list(keys: list[Secret[str]]) -> None: ...
+    def in_a_dict(keys: dict[str, Secret[str]]) -> None: ...
+    def or_text(key: Secret[str] | str) -> None: ...
+    def of_bytes(key: Secret[bytes]) -> None: ...
+
+    for function in (in_a_list, in_a_dict, or_text, of_bytes):
+        with pytest.raises(InvalidJob, match="Secret"):
+            Signature.of(function)
+
+    def not_imported(key: Any) -> None: ...
+
+    not_imported.__annotations__["key"] = "Unknown.Secret[str]"
+    with pytest.raises(InvalidJob, match="run time"):
+        Signature.of(not_imported)
