@@ -67,6 +67,18 @@
     return [...live.querySelectorAll("form[method=post] input[type=text], form[method=post] textarea")].some((each) => each.value !== each.defaultValue);
   }
 
+  // What can be done stands outside the part that is replaced. It is drawn anew when the state is another one, unless somebody is at it.
+  const drawnState = stateOf();
+  function stateOf() {
+    const line = live && live.querySelector("[data-state]");
+    return line ? line.dataset.state : null;
+  }
+  function hasOtherActs() {
+    const acts = document.getElementById("aside");
+    return Boolean(acts) && stateOf() !== drawnState && !acts.contains(document.activeElement)
+      && ![...acts.querySelectorAll("input[type=text]")].some((each) => each.value !== each.defaultValue);
+  }
+
   function replace(fresh) {
     const seen = remembered(), open = opened(), rows = new Set([...live.querySelectorAll("[data-row][id]")].map((row) => row.id));
     const scroll = window.scrollY, log = live.querySelector("pre.log");
@@ -74,6 +86,7 @@
     live.replaceChildren(...[...fresh.childNodes].map((node) => document.adoptNode(node)));
     live.querySelectorAll("details > summary").forEach((each) => { if (open.has(each.textContent)) each.parentElement.open = true; });
     if (rows.size) live.querySelectorAll("[data-row][id]").forEach((row) => { if (!rows.has(row.id)) row.classList.add("new-row"); });
+    if (hasOtherActs()) { location.reload(); return; }
     const grown = live.querySelector("pre.log");
     if (grown) grown.scrollTop = isAtEnd || !log ? grown.scrollHeight : logAt;
     window.scrollTo({ top: scroll, behavior: "instant" });
