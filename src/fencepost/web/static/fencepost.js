@@ -45,7 +45,12 @@
 
   async function refresh() {
     if (!live || isPaused) return;
-    if (isFetching || isTyping() || hasTyped()) { isStale = true; return; }
+    if (isFetching) { isStale = true; return; }
+    if (isTyping() || hasTyped() || hasSelected()) {
+      isStale = true;
+      say("held", "changes are shown when you have finished typing, and no text is selected");
+      return;
+    }
     isFetching = true;
     isStale = false;
     try {
@@ -60,7 +65,13 @@
       say("not up to date", "the server does not answer");
     } finally {
       isFetching = false;
+      if (isStale) refresh();  // a hint that came meanwhile
     }
+  }
+
+  function hasSelected() {
+    const selection = getSelection();
+    return !selection.isCollapsed && selection.rangeCount > 0 && live.contains(selection.getRangeAt(0).commonAncestorContainer);
   }
 
   function hasTyped() {
@@ -111,6 +122,7 @@
       if (document.hidden) { hush(); say("paused", "while the page is hidden"); } else { listen(); refresh(); }
     });
     live.addEventListener("focusout", () => setTimeout(() => { if (isStale) refresh(); }, 200));
+    document.addEventListener("selectionchange", () => { if (isStale && getSelection().isCollapsed) refresh(); });
     window.addEventListener("pagehide", hush);
     listen();
     const every = Number(live.dataset.every);
