@@ -51,9 +51,13 @@ PICTURES = (
 def take(pictures: Sequence[Picture], folder: Path) -> dict[str, int]:
     """Take these pictures; return the size of each in bytes."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place, night(f"sqlite:///{place}/night.db") as app, chromium() as browser:
-        with serving(web(app, auth=lambda _: HostPrincipal("ann", {"": "admin"}))) as address:
-            return {each.name: _taken(browser, address, each, folder) for each in pictures}
+    with (
+        tempfile.TemporaryDirectory() as place,
+        night(f"sqlite:///{place}/night.db") as app,
+        serving(web(app, auth=lambda _: HostPrincipal("ann", {"": "admin"}))) as address,
+        chromium() as browser,
+    ):
+        return {each.name: _taken(browser, address, each, folder) for each in pictures}
 
 
 def _taken(browser: Any, address: str, picture: Picture, folder: Path) -> int:
