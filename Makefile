@@ -22,7 +22,7 @@ INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_interleavings
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo stories test interleave simulate chaos chaos-bulk chaos-upgrade chaos-rolling crashpoints mutants fuzz-api check format bench clean
+.PHONY: help setup servers demo stories test interleave simulate chaos chaos-bulk chaos-upgrade chaos-rolling crashpoints mutants fuzz-api screenshots check format bench clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,10 @@ mutants: $(READY) servers  ## plant bugs, one at a time: each must be caught, by
 
 fuzz-api: $(READY)  ## requests made from the description of REST: none fails, all answers are as described
 	@$(BIN)/python -m tests.api.fuzzing --requests $(REQUESTS)
+
+screenshots: $(READY)  ## the pictures of the docs, in Debian's Chromium
+	@$(BIN)/python -m testbed.provision --only chromium
+	@$(BIN)/python -m tests.web.screenshots
 
 check: $(READY)  ## format, lint, types, direction of imports
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

@@ -119,14 +119,16 @@ def available() -> dict[str, str | None]:
     return {need.name: need.reason_missing() for need in NEEDS}
 
 
-def provide(*, meanwhile: bool = False) -> None:
+def provide(*, meanwhile: bool = False, only: str = "") -> None:
     """Install and build what is missing, as far as possible; report on standard error what could not be.
 
-    `meanwhile`: do not wait for what takes minutes to build.
+    `meanwhile`: do not wait for what takes minutes to build. `only`: the name of one that is packaged.
     """
-    lacking = [need for need in NEEDS if need.packages and need.is_to_be_installed()]
+    lacking = [need for need in NEEDS if need.packages and only in ("", need.name) and need.is_to_be_installed()]
     if lacking:
         _install(lacking)
+    if only:
+        return
     if meanwhile:
         for name in building.PROGRAMS:
             building.begin(name)
@@ -199,9 +201,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m testbed.provision", description="Make present what tests need.")
     parser.add_argument("--check", action="store_true", help="only report what is there")
     parser.add_argument("--meanwhile", action="store_true", help="build in the background what takes minutes")
+    parser.add_argument("--only", default="", metavar="NAME", help="only this one, which Debian packages")
     options = parser.parse_args()
     if not options.check:
-        provide(meanwhile=options.meanwhile)
+        provide(meanwhile=options.meanwhile, only=options.only)
     is_complete = report()
     return 1 if os.environ.get("FENCEPOST_TEST_ALL") == "1" and not is_complete else 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fencepost.app.records import AttemptRecord, JournalRecord, RunRecord
@@ -27,15 +27,25 @@ class AttemptLine:
     took: str
     error: str
     spans: tuple[TimeSpan, ...]
+    marks: tuple[TimeSpan, ...] = ()  # what was noted of its token
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedWrite:
+    """A write that came after its attempt had lost the run. `number` is None if no attempt on record had the token."""
+
+    at: datetime
+    number: int | None
+    token: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptChart:
-    """All lines of a run, its axis, and the marks on it. `left_off`: how many early attempts are not shown."""
+    """All lines of a run, its axis, and the writes that were refused. `left_off`: how many attempts are not shown."""
 
     axis: Axis
     lines: Sequence[AttemptLine]
-    marks: Sequence[TimeSpan]
+    refused: Sequence[RefusedWrite]
     left_off: int
 
 
@@ -55,8 +65,18 @@ def attempt_chart(
         free_from = each.ended_at
     if run.ended_at is None:
         lines.append(_open(run, free_from, now, len(attempts)))
-    marks = [_mark(each) for each in journal if each.what in _MARKS]
-    return AttemptChart(axis, lines, marks, len(attempts) - len(shown))
+    noted = sorted((each for each in journal if each.what in _MARKS), key=lambda each: each.at)
+    lines = [
+        replace(line, marks=tuple(_mark(each) for each in noted if each.token == line.token is not None))
+        for line in lines
+    ]
+    numbers = {each.token: each.number for each in attempts}
+    refused = [
+        RefusedWrite(each.at, numbers.get(each.token or 0), each.token)
+        for each in noted
+        if each.what == Noted.REFUSED_WRITE
+    ]
+    return AttemptChart(axis, lines, refused, len(attempts) - len(shown))
 
 
 def _since(run: RunRecord, attempts: Sequence[AttemptRecord], shown: Sequence[AttemptRecord]) -> datetime:

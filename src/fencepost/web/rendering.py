@@ -46,6 +46,13 @@ def in_one_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+def in_pairs(value: Any) -> str:
+    """Return the details of an entry for people: ``role viewer · of user:carol``; what is no mapping, as JSON."""
+    if not isinstance(value, Mapping):
+        return in_one_line(value)
+    return " · ".join(f"{name} {each if isinstance(each, str) else in_one_line(each)}" for name, each in value.items())
+
+
 def beginning(text: Any, longest: int = 160) -> str:
     """Return a text as one line, cut if it is long."""
     line = " ".join(str(text or "").split())
@@ -67,6 +74,7 @@ def environment() -> Environment:
     found.filters |= {
         "json": as_json,
         "oneline": in_one_line,
+        "pairs": in_pairs,
         "beginning": beginning,
         "segment": segment,
         "duration": zones.duration,

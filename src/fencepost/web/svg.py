@@ -186,7 +186,8 @@ def clock_change(change: ClockChangeRecord) -> Markup:
     at = 20 + axis.place(change.at) * 0.56
     label = f"{len(dots)} due times around the change"
     return Markup(
-        '<svg class="clock" viewBox="0 0 600 32" width="100%" height="32" role="img" aria-label="{}">'
+        '<svg class="clock" viewBox="0 0 600 32" width="100%" height="32" preserveAspectRatio="xMinYMid" role="img" '
+        'aria-label="{}">'
         '<line class="axis" x1="10" y1="16" x2="590" y2="16"/><line class="change {}" x1="{:.1f}" y1="2" x2="{:.1f}" '
         'y2="30"><title>{}</title></line>{}</svg>'
     ).format(label, change.kind, at, at, f"{change.local_before} becomes {change.local_after}", Markup("").join(dots))

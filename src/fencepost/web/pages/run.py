@@ -35,6 +35,7 @@ def run(visit: Visit) -> Response:
     found, now = ask.run(visit.where["run_id"]), ask.now()
     attempts, noted = ask.attempts(found.id), ask.journal(run_id=found.id, limit=_MOST_NOTED)
     is_over, job = found.state in TERMINAL, _job(visit, found)
+    repetitions = ask.runs(retry_of=found.id, limit=20)
     return render(
         visit,
         "run.html",
@@ -50,12 +51,12 @@ def run(visit: Visit) -> Response:
         trace=next((each.trace for each in reversed(attempts) if each.trace), None),
         waits=None if is_over else ask.waits(found.id),
         noted=noted,
-        repetitions=ask.runs(retry_of=found.id, limit=20),
+        repetitions=repetitions,
         parts=ask.parts(found.id),
         log=_log(visit, found),
         is_over=is_over,
         is_held=found.waits_for == "person",
-        live=not is_over,
+        live=not is_over or any(each.state not in TERMINAL for each in repetitions),
         every_s=2 if found.state == "running" else None,  # the log grows without a hint
     )
 

@@ -45,7 +45,12 @@
 
   async function refresh() {
     if (!live || isPaused) return;
-    if (isFetching || isTyping() || hasTyped()) { isStale = true; return; }
+    if (isFetching) { isStale = true; return; }
+    if (isTyping() || hasTyped() || hasSelected()) {
+      isStale = true;
+      say("held", "changes are shown when you have finished typing, and no text is selected");
+      return;
+    }
     isFetching = true;
     isStale = false;
     try {
@@ -60,11 +65,29 @@
       say("not up to date", "the server does not answer");
     } finally {
       isFetching = false;
+      if (isStale) refresh();  // a hint that came meanwhile
     }
+  }
+
+  function hasSelected() {
+    const selection = getSelection();
+    return !selection.isCollapsed && selection.rangeCount > 0 && live.contains(selection.getRangeAt(0).commonAncestorContainer);
   }
 
   function hasTyped() {
     return [...live.querySelectorAll("form[method=post] input[type=text], form[method=post] textarea")].some((each) => each.value !== each.defaultValue);
+  }
+
+  // What can be done stands outside the part that is replaced. It is drawn anew when the state is another one, unless somebody is at it.
+  const drawnState = stateOf();
+  function stateOf() {
+    const line = live && live.querySelector("[data-state]");
+    return line ? line.dataset.state : null;
+  }
+  function hasOtherActs() {
+    const acts = document.getElementById("aside");
+    return Boolean(acts) && stateOf() !== drawnState && !acts.contains(document.activeElement)
+      && ![...acts.querySelectorAll("input[type=text]")].some((each) => each.value !== each.defaultValue);
   }
 
   function replace(fresh) {
@@ -74,6 +97,7 @@
     live.replaceChildren(...[...fresh.childNodes].map((node) => document.adoptNode(node)));
     live.querySelectorAll("details > summary").forEach((each) => { if (open.has(each.textContent)) each.parentElement.open = true; });
     if (rows.size) live.querySelectorAll("[data-row][id]").forEach((row) => { if (!rows.has(row.id)) row.classList.add("new-row"); });
+    if (hasOtherActs()) { location.reload(); return; }
     const grown = live.querySelector("pre.log");
     if (grown) grown.scrollTop = isAtEnd || !log ? grown.scrollHeight : logAt;
     window.scrollTo({ top: scroll, behavior: "instant" });
@@ -98,6 +122,7 @@
       if (document.hidden) { hush(); say("paused", "while the page is hidden"); } else { listen(); refresh(); }
     });
     live.addEventListener("focusout", () => setTimeout(() => { if (isStale) refresh(); }, 200));
+    document.addEventListener("selectionchange", () => { if (isStale && getSelection().isCollapsed) refresh(); });
     window.addEventListener("pagehide", hush);
     listen();
     const every = Number(live.dataset.every) * 1000;  // all tabs at once: then the server draws it once
