@@ -6,6 +6,7 @@ newest first. ``after_id`` returns newer runs, oldest first.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from operator import attrgetter
@@ -18,7 +19,7 @@ from fencepost.errors import NoSuchRun
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.statements import statements_for
+from fencepost.ledger.id_order import SLACK_US, first_id_at
 
 
 class RunRow(NamedTuple):
@@ -123,7 +124,6 @@ class RunFilter:
 EVERY_RUN = RunFilter()
 _LIVE = ("queued", "running", "waiting")
 _FEW_JOBS = 32  # more are asked for at once: as many statements would take longer than sorting
-_ID_ORDER_SLACK_US = 60_000_000  # a run with a lower id may have been created up to this much later than the next ones
 _EQUAL = ("job", "waits_for", "schedule", "queue", "node", "requested_by", "retry_of", "exclusive_key")
 
 
@@ -170,10 +170,19 @@ def _by_state(database: Database, query: Select[Any], wanted: RunFilter, is_risi
     queries = []
     for state in sorted(set(wanted.states)):
         order: Any = c.id + literal(0, literal_execute=True) if state in _LIVE else c.id
-        of_state = query.where(c.state == _as_literal(state))
-        split = [_of_jobs(database, of_state, wanted)] if state in _LIVE else _by_job(database, of_state, wanted)
-        queries += [each.order_by(order if is_rising else order.desc()) for each in split]
+        for of_state in _in_state(database, query, wanted, state):
+            split = [_of_jobs(database, of_state, wanted)] if state in _LIVE else _by_job(database, of_state, wanted)
+            queries += [each.order_by(order if is_rising else order.desc()) for each in split]
     return queries
+
+
+def _in_state(database: Database, query: Select[Any], wanted: RunFilter, state: str) -> list[Select[Any]]:
+    """Restrict a query to a state. What waits is in several partial indexes, one for each thing that is waited for."""
+    c = database.tables.run.c
+    of_state = query.where(c.state == _as_literal(state))
+    if state != RunState.WAITING or wanted.waits_for is not None:
+        return [of_state]
+    return [of_state.where(c.waits_for == _as_literal(each)) for each in WaitsFor]
 
 
 def _by_job(database: Database, query: Select[Any], wanted: RunFilter) -> list[Select[Any]]:
@@ -193,32 +202,10 @@ def _within(database: Database, cursor: Cursor, query: Select[Any], wanted: RunF
     """Restrict the query to the range of ids of the requested time, so that the rest of history is not scanned."""
     id_ = database.tables.run.c.id
     if wanted.since_us is not None:
-        query = query.where(id_ >= first_id_at(database, cursor, wanted.since_us - _ID_ORDER_SLACK_US))
+        query = query.where(id_ >= first_id_at(database, cursor, wanted.since_us - SLACK_US))
     if wanted.until_us is not None:
-        query = query.where(id_ < first_id_at(database, cursor, wanted.until_us + _ID_ORDER_SLACK_US))
+        query = query.where(id_ < first_id_at(database, cursor, wanted.until_us + SLACK_US))
     return query
-
-
-_FIRST_AND_LAST = "SELECT min(r.id), max(r.id) FROM {run} r"
-_FROM = "SELECT r.id, r.created_at FROM {run} r WHERE r.id >= %s ORDER BY r.id LIMIT 1"
-
-
-def first_id_at(database: Database, cursor: Cursor, at_us: int) -> int:
-    """Return the id of about the first run that was created at `at_us` or later: ids rise with time, nearly.
-
-    Uses binary search over ids, because there is no index on `created_at`.
-    """
-    statements = statements_for(database)
-    [(first, last)] = statements.rows(cursor, _FIRST_AND_LAST)
-    low, high = first or 0, (last or 0) + 1
-    while low < high:
-        middle = (low + high) // 2
-        found = statements.rows(cursor, _FROM, middle)
-        if found and found[0][1] < at_us:
-            low = found[0][0] + 1
-        else:
-            high = middle
-    return low
 
 
 def run(
@@ -245,6 +232,17 @@ def run_row(
     if not found:
         raise NoSuchRun(run_id)
     return RunRow(*found[0])
+
+
+def repeated(database: Database, run_ids: Collection[int], *, jobs: Collection[str] | None = None) -> frozenset[int]:
+    """Return which of these runs were repeated, by runs of these jobs."""
+    c = database.tables.run.c
+    if not run_ids or (jobs is not None and not jobs):
+        return frozenset()
+    query = select(c.retry_of).where(c.retry_of.in_(sorted(run_ids)), c.retry_of.is_not(None))
+    if jobs is not None:
+        query = query.where(c.job.in_(sorted(jobs)))
+    return database.read(lambda cursor: frozenset(int(row[0]) for row in database.rows(cursor, query)))
 
 
 def attempts(database: Database, run_id: int, *, connection: LedgerConnection | None = None) -> list[AttemptRow]:
@@ -317,9 +315,11 @@ def counts(
         counted = _of_jobs(database, select(state, func.count()), wanted)
         query = _within(database, cursor, _filtered(database, counted, wanted), wanted)
         names = sorted(set(wanted.states))
-        queries = [query.where(state == _as_literal(name)) for name in names] or [query]
-        rows = [row for each in queries for row in database.rows(cursor, each.group_by(state).order_by(state))]
-        return {row[0]: int(row[1]) for row in rows}
+        queries = [each for name in names for each in _in_state(database, query, wanted, name)] or [query]
+        found: Counter[str] = Counter()
+        for each in queries:
+            found.update({row[0]: int(row[1]) for row in database.rows(cursor, each.group_by(state).order_by(state))})
+        return dict(found)
 
     return (connection or database).read(work)
 
