@@ -23,6 +23,8 @@ RIGHTS: Mapping[str, HumanAct | None] = {
     "runs": HumanAct.LOOK,
     "run": HumanAct.LOOK,
     "waits": HumanAct.LOOK,
+    "waits_of": HumanAct.LOOK,
+    "repeated": HumanAct.LOOK,
     "attempts": HumanAct.LOOK,
     "log": HumanAct.LOOK,
     "parts": HumanAct.LOOK,

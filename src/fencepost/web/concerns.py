@@ -23,7 +23,6 @@ LATE = timedelta(seconds=60)
 _MOST = 200
 _MOST_SCHEDULES = 1000
 _GROUPS = 20
-_REPETITIONS = 10
 _NEAR_TIMEOUT = 0.9
 _WARNS_FROM = 35  # what does less harm than this is a warning
 _NOTED = (Noted.REFUSED_WRITE, Noted.CLOCK_LEAPT)
@@ -124,21 +123,20 @@ class Concerns:
         groups: dict[str, list[RunRecord]] = {}
         for run in self._ask.runs(states=("dead",), since=self._now - DAY, limit=_MOST):
             groups.setdefault(run.job, []).append(run)
-        for runs in list(groups.values())[:_GROUPS]:
-            yield from self._dead_of_job(runs)
+        shown = list(groups.values())[:_GROUPS]
+        repeated = self._ask.repeated([run.id for runs in shown for run in runs])
+        for runs in shown:
+            yield from self._dead_of_job([run for run in runs if run.id not in repeated], is_cut=len(runs) >= _MOST)
 
-    def _dead_of_job(self, runs: Sequence[RunRecord]) -> Iterator[NowRow]:
+    def _dead_of_job(self, left: Sequence[RunRecord], *, is_cut: bool) -> Iterator[NowRow]:
         """Say once per job what was given up: the newest run that nobody has repeated, and how many more there are."""
-        left = [run for run in runs[:_REPETITIONS] if not self._ask.runs(retry_of=run.id, limit=1)] + list(
-            runs[_REPETITIONS:]
-        )
         if not left:
             return
         run, more = left[0], len(left) - 1
         error = ": ".join(filter(None, (run.error_code, _first_line(run.error))))
         attempts = f"{run.attempts} attempt{'' if run.attempts == 1 else 's'}"
         words = f"run {run.id} of {run.job} was given up after {attempts}" + (f": {error}" if error else "")
-        words += f"; and {more}{'+' if len(runs) >= _MOST else ''} more of this job in 24 h" if more else ""
+        words += f"; and {more}{'+' if is_cut else ''} more of this job in 24 h" if more else ""
         consequence = f"makes a new run with the same parameters; {self._strategy(run)}"
         yield _of_run(run, 30, "given up", words, since=run.ended_at, act="retry", consequence=consequence)
 
@@ -161,9 +159,11 @@ class Concerns:
         groups: dict[str, list[RunRecord]] = {}
         for run in sorted([*late, *parked], key=lambda each: each.available_at):
             groups.setdefault(run.job, []).append(run)
-        for runs in list(groups.values())[:_GROUPS]:
+        shown = list(groups.values())[:_GROUPS]
+        whys = self._ask.waits_of([runs[0].id for runs in shown])
+        for runs in shown:
             run, more = runs[0], len(runs) - 1
-            why = self._ask.waits(run.id) or "it has not begun"
+            why = whys.get(run.id, "it has not begun")
             words = f"run {run.id} of {run.job} has waited for {duration(self._now - run.available_at)}: {why}"
             yield _of_run(run, 35, "late", words + (f"; and {more} more" if more else ""), since=run.available_at)
 
