@@ -123,6 +123,7 @@ class RunFilter:
 
 EVERY_RUN = RunFilter()
 _LIVE = ("queued", "running", "waiting")
+_FEW_OF_SCHEDULE = 10_000
 _FEW_JOBS = 32  # more are asked for at once: as many statements would take longer than sorting
 _EQUAL = ("job", "waits_for", "schedule", "queue", "node", "requested_by", "retry_of", "exclusive_key")
 
@@ -148,7 +149,8 @@ def runs(
         if after_id is not None:
             query = query.where(id_ > after_id)
         is_rising = after_id is not None
-        pages = [database.rows(cursor, page.limit(limit)) for page in _by_state(database, query, wanted, is_rising)]
+        queries = _by_state(database, query, wanted, is_rising, are_few=_are_few(database, cursor, wanted))
+        pages = [database.rows(cursor, page.limit(limit)) for page in queries]
         found = sorted((RunRow(*row) for page in pages for row in page), key=_id_of, reverse=not is_rising)
         return found[:limit]
 
@@ -158,20 +160,40 @@ def runs(
 _id_of = attrgetter("id")
 
 
-def _by_state(database: Database, query: Select[Any], wanted: RunFilter, is_rising: bool) -> list[Select[Any]]:
+def _are_few(database: Database, cursor: Cursor, wanted: RunFilter) -> bool:
+    """Whether a schedule has so few runs that they are better sorted than looked for among all, from the newest back.
+
+    Their index has no ids. Statistics do not help: they know nothing of a schedule that is due once a year.
+    """
+    if wanted.schedule is None or wanted.ids is not None:
+        return False
+    c = database.tables.run.c
+    some = select(c.due_at).where(c.schedule == wanted.schedule).limit(_FEW_OF_SCHEDULE).subquery()
+    [row] = database.rows(cursor, select(func.count()).select_from(some))
+    return int(row[0]) < _FEW_OF_SCHEDULE
+
+
+def _by_state(
+    database: Database, query: Select[Any], wanted: RunFilter, is_rising: bool, *, are_few: bool
+) -> list[Select[Any]]:
     """Build one query per state, with the state as a literal, so that partial indexes can be used.
 
-    Few runs are live, compared with history, and an index finds them. For those states the database sorts the matches
-    instead of scanning all runs in the order of ids: the ``+ 0`` keeps it from using the primary key.
+    Few runs are live, compared with history, and an index finds them. For those states, and where there are few for
+    another reason, the database sorts the matches instead of scanning all runs in the order of ids: the ``+ 0`` keeps
+    it from using the primary key.
     """
     c = database.tables.run.c
+    sorted_: Any = c.id + literal(0, literal_execute=True)
+    if not wanted.states and are_few:
+        return [_of_jobs(database, query, wanted).order_by(sorted_ if is_rising else sorted_.desc())]
     if not wanted.states:
         return [each.order_by(c.id if is_rising else c.id.desc()) for each in _by_job(database, query, wanted)]
     queries = []
     for state in sorted(set(wanted.states)):
-        order: Any = c.id + literal(0, literal_execute=True) if state in _LIVE else c.id
+        is_short = state in _LIVE or are_few
+        order: Any = sorted_ if is_short else c.id
         for of_state in _in_state(database, query, wanted, state):
-            split = [_of_jobs(database, of_state, wanted)] if state in _LIVE else _by_job(database, of_state, wanted)
+            split = [_of_jobs(database, of_state, wanted)] if is_short else _by_job(database, of_state, wanted)
             queries += [each.order_by(order if is_rising else order.desc()) for each in split]
     return queries
 
