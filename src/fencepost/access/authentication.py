@@ -36,6 +36,7 @@ from fencepost.sql.turns import Turns
 _HASHES_AT_ONCE = 2  # each takes 64 MB and a processor
 _HASH_WAIT_S = 5.0
 _UNUSED = "login, asked for by an open page"  # kept apart: a click after it still counts as use
+_UNUSED_LASTS_S = 600.0
 _WRONG = "the name or the password is wrong"
 
 
@@ -133,7 +134,7 @@ class Authentication:
                 raise NotAuthenticated
             roles = {ALL_JOBS: Role.ADMIN} if found.how == LINK else None
             ends_us = min(found.expires_at, found.seen_at + round(LOGIN_IDLE_S * 1_000_000))
-            return Known(found.principal, found.how, roles, ends_us)
+            return Known(found.principal, found.how, roles, ends_us, *(() if is_use else (_UNUSED_LASTS_S,)))
 
         return self._by_secret(LOGIN if is_use else _UNUSED, secret, find, address, request_id)
 

@@ -10,13 +10,14 @@ proxy header       ``proxy:NAME``          ``proxy header``   the permissions on
 host application   ``host:NAME``           ``host``           those that it returns, or the permissions on record
 =================  ======================  =================  =====================================================
 
-**Promises.** What was read from the ledger is used for at most a second: then a login or API token that was revoked or
-has expired, and permissions that were taken away, no longer work. Acts always read it anew. Ends are compared with the
-ledger's clock.
+**Promises.** What was read from the ledger is used for at most a second, or two while pages are open: then a login or
+API token that was revoked or has expired, and permissions that were taken away, no longer work. Acts always read it
+anew. Ends are compared with the ledger's clock.
 
-While pages are open, one statement a second asks whether anything has changed (`fencepost.ledger.hints`). If nothing has
-that concerns rights, what was read is as good as read again at that moment, for up to a minute: so that a hundred open
-pages do not read a hundred logins each second.
+While pages are open, one statement a second asks whether anything has changed (`fencepost.ledger.hints`). If nothing
+has that concerns rights, what was read is as good as read again at that moment, for some minutes: so that a hundred
+open pages do not read a hundred logins each second. What somebody changes in the tables by hand is not in the audit,
+and is seen when these minutes are over.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from fencepost.ledger import accounts, jobs
 from fencepost.ledger.ledger import Ledger
 
 TRUSTED_S = 1.0
-_LONGEST_S = 60.0
 _SECOND_US = 1_000_000
 _MOST_KEPT = 1000
 LOGIN, LINK, API_TOKEN, PROXY, HOST = "login", "link", "api token", "proxy header", "host"
@@ -43,6 +43,7 @@ class Known(NamedTuple):
     how: str
     roles: Mapping[str, Role] | None = None
     ends_at_us: int | None = None  # by itself: the end of a login or API token
+    lasts_s: float = 60.0  # how long it may be used at most, if nothing changes: then it counts as used again
 
 
 class Recent:
@@ -85,13 +86,13 @@ class Recent:
             self._confirmed_at, self._confirmed_us = sent_at, now_us
 
     def _is_trusted(self, read_at: float, known: Known, now: float) -> bool:
-        """Whether what was read then was true within the last second."""
+        """Whether what was read then was true within the last second, or two: so often it is asked for changes."""
         if now - read_at < TRUSTED_S:
             return True
         with self._lock:
-            is_same = read_at >= self._same_since and now - self._confirmed_at < TRUSTED_S
+            is_same = read_at >= self._same_since and now - self._confirmed_at < 2 * TRUSTED_S
             ends_later = known.ends_at_us is None or known.ends_at_us > self._confirmed_us + _SECOND_US
-        return is_same and ends_later and now - read_at < _LONGEST_S
+        return is_same and ends_later and now - read_at < known.lasts_s
 
     def forget(self, key: str) -> None:
         """Read anew what is asked for next."""
