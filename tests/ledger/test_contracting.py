@@ -182,7 +182,6 @@ def test_tables_of_effects_elsewhere_are_contracted_when_the_ledger_has_no_older
 def test_nobody_waits_behind_a_step_that_waits_for_a_table(
     kind: str, bare_url: str, opened: Opened, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_LOCK_TIMEOUT_S", 1)
     monkeypatch.setattr(running, "_RETRY_EVERY_S", 0.1)
     ledger = opened(bare_url)
     migrations.migrate(ledger)

@@ -36,6 +36,7 @@ from fencepost.sql.turns import Turns
 _HASHES_AT_ONCE = 2  # each takes 64 MB and a processor
 _HASH_WAIT_S = 5.0  # two hashes take a quarter of a second; who waits longer meets a flood of logins
 _UNUSED = "login, asked for by an open page"  # kept apart: a click after it still counts as use
+_UNUSED_LASTS_S = 600.0
 _WRONG = "the name or the password is wrong"
 
 
@@ -131,7 +132,9 @@ class Authentication:
             found = logins.live_login(self._ledger, secret, idle_s=LOGIN_IDLE_S, is_use=is_use)
             if found is None:
                 raise NotAuthenticated
-            return Known(found.principal, found.how, {ALL_JOBS: Role.ADMIN} if found.how == LINK else None)
+            roles = {ALL_JOBS: Role.ADMIN} if found.how == LINK else None
+            ends_us = min(found.expires_at, found.seen_at + round(LOGIN_IDLE_S * 1_000_000))
+            return Known(found.principal, found.how, roles, ends_us, *(() if is_use else (_UNUSED_LASTS_S,)))
 
         return self._by_secret(LOGIN if is_use else _UNUSED, secret, find, address, request_id)
 
@@ -142,7 +145,7 @@ class Authentication:
             found = logins.live_api_token(self._ledger, secret) if secret.startswith(TOKEN_MARK) else None
             if found is None:
                 raise NotAuthenticated
-            return Known(f"{TOKEN}{found.id}", API_TOKEN)
+            return Known(f"{TOKEN}{found.id}", API_TOKEN, ends_at_us=found.expires_at)
 
         return self._by_secret(API_TOKEN, secret, find, address, request_id)
 
@@ -163,7 +166,10 @@ class Authentication:
 
     def changes(self) -> str:
         """Return a text that is another one as soon as something has changed: for hints to open pages."""
-        return changes(self._ledger)
+        sent_at = self._ledger.runtime.monotonic()
+        found = changes(self._ledger)
+        self._recent.confirm(found.rights, found.now_us, sent_at=sent_at)
+        return found.mark
 
     def close(self) -> None:
         """Write the refusals that were counted."""

@@ -10,14 +10,20 @@ proxy header       ``proxy:NAME``          ``proxy header``   the permissions on
 host application   ``host:NAME``           ``host``           those that it returns, or the permissions on record
 =================  ======================  =================  =====================================================
 
-**Promises.** What was read from the ledger is used for at most a second: then a login or API token that was revoked or
-has expired, and permissions that were taken away, no longer work. Acts always read it anew. Ends are compared with the
-ledger's clock.
+**Promises.** What was read from the ledger is used for at most a second, or two while pages are open: then a login or
+API token that was revoked or has expired, and permissions that were taken away, no longer work. Acts always read it
+anew. Ends are compared with the ledger's clock.
+
+While pages are open, one statement a second asks whether anything has changed (`fencepost.ledger.hints`). If nothing
+has that concerns rights, what was read is as good as read again at that moment, for some minutes: so that a hundred
+open pages do not read a hundred logins each second. What somebody changes in the tables by hand is not in the audit,
+and is seen when these minutes are over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import NamedTuple
 
 from fencepost.core.rights import Caller, Role, Scope, permissions_of
@@ -26,6 +32,7 @@ from fencepost.ledger.ledger import Ledger
 
 TRUSTED_S = 1.0  # how late a revocation may take effect; spares the ledger a question per request
 _MOST_KEPT = 1000  # bounds memory; a team has tens of callers
+_SECOND_US = 1_000_000
 LOGIN, LINK, API_TOKEN, PROXY, HOST = "login", "link", "api token", "proxy header", "host"
 
 
@@ -35,6 +42,8 @@ class Known(NamedTuple):
     principal: str
     how: str
     roles: Mapping[str, Role] | None = None
+    ends_at_us: int | None = None  # by itself: the end of a login or API token
+    lasts_s: float = 60.0  # how long it may be used at most, if nothing changes: then it counts as used again
 
 
 class Recent:
@@ -45,6 +54,9 @@ class Recent:
         self.ledger = ledger
         self._lock = ledger.runtime.lock()
         self._kept: dict[str, tuple[float, Known, Scope]] = {}
+        self._rights = ""
+        self._same_since = inf  # what was read from then on has seen the last change of rights
+        self._confirmed_at, self._confirmed_us = -inf, 0
 
     def scope(
         self, key: str, find: Callable[[], Known], caller: Callable[[Known], Caller], *, is_fresh: bool = False
@@ -53,7 +65,7 @@ class Recent:
         now = self.ledger.runtime.monotonic()
         with self._lock:
             kept = self._kept.get(key)
-        if kept is not None and not is_fresh and now - kept[0] < TRUSTED_S:
+        if kept is not None and not is_fresh and self._is_trusted(kept[0], kept[1], now):
             _, known, scope = kept
         else:
             try:
@@ -65,6 +77,22 @@ class Recent:
             scope = scope_of(self.ledger, known, Caller(known.principal, known.how))
             self._keep(key, (now, known, scope))
         return known, Scope(caller(known), scope.roles)
+
+    def confirm(self, rights: str, now_us: int, *, sent_at: float) -> None:
+        """Note that the rights had this mark at some time since `sent_at`, when the ledger's time was `now_us`."""
+        with self._lock:
+            if rights != self._rights:
+                self._rights, self._same_since = rights, self.ledger.runtime.monotonic()
+            self._confirmed_at, self._confirmed_us = sent_at, now_us
+
+    def _is_trusted(self, read_at: float, known: Known, now: float) -> bool:
+        """Whether what was read then was true within the last second, or two: so often it is asked for changes."""
+        if now - read_at < TRUSTED_S:
+            return True
+        with self._lock:
+            is_same = read_at >= self._same_since and now - self._confirmed_at < 2 * TRUSTED_S
+            ends_later = known.ends_at_us is None or known.ends_at_us > self._confirmed_us + _SECOND_US
+        return is_same and ends_later and now - read_at < known.lasts_s
 
     def forget(self, key: str) -> None:
         """Read anew what is asked for next."""

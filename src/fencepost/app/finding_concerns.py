@@ -242,14 +242,11 @@ class ConcernFinder:
         before_us = self.now_us - _LATE_US
         late = attention.late_in_queue(self._ledger, self._seen, before_us=before_us, limit=_MOST)
         waiting = self._shown(late) + self._ask.runs(states=("waiting",), waits_for="node", limit=_MOST)
+        whys = self._ask.waits_of([run.id for run in waiting]) if waiting else {}
         for run in waiting:
-            yield self._of_run(ConcernKind.LATE, run, run.available_at, self._waits(run))
-
-    def _waits(self, run: RunRecord) -> Callable[[], str]:
-        waited = self._ago(microseconds(run.available_at))
-        return lambda: (
-            f"run {run.id} of {run.job} has waited for {waited}: {self._ask.waits(run.id) or 'it has not begun'}"
-        )
+            waited = self._ago(microseconds(run.available_at))
+            words = f"run {run.id} of {run.job} has waited for {waited}: {whys.get(run.id, 'it has not begun')}"
+            yield self._of_run(ConcernKind.LATE, run, run.available_at, words)
 
     def _near_timeout(self) -> Iterator[Found]:
         limits = {name: limit for name, job in self._jobs.items() if (limit := _timeout_us(job))}

@@ -36,7 +36,7 @@ from fencepost.app.records import (
 from fencepost.app.records.record import read_json
 from fencepost.app.scoped import masked
 from fencepost.app.searching import KeyedIds, RunWishes, checked_params, find_runs
-from fencepost.app.waiting import why_it_waits
+from fencepost.app.waiting import Cluster, why_it_waits
 from fencepost.core.grants import Grant, SessionSight
 from fencepost.core.log_chunks import Position, with_missing
 from fencepost.core.names import LEADER_LEASE
@@ -53,6 +53,7 @@ from fencepost.leases.locks import Locks
 from fencepost.ledger import history, journal, nodes
 from fencepost.ledger import jobs as job_rows
 from fencepost.ledger.history import RunFilter, RunRow
+from fencepost.ledger.jobs import JobRow
 from fencepost.ledger.journal import About
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.log_chunks import chunks_of
@@ -226,7 +227,15 @@ class Looking:
 
     def waits(self, run_id: int) -> str | None:
         """Return a sentence that says what a run waits for; None if it does not wait."""
-        return why_it_waits(self._ledger, self._run(run_id), self._scope)
+        return why_it_waits(Cluster(self._ledger), self._run(run_id), self._scope)
+
+    def waits_of(self, run_ids: Collection[int]) -> dict[int, str]:
+        """Return the same for several runs, by their ids, for the cost of one; those that do not wait are left out."""
+        cluster, ids = Cluster(self._ledger), [each for each in run_ids if is_id(each)]
+        wanted = RunFilter(jobs=self._scope.visible, ids=ids)
+        rows = history.runs(self._ledger, wanted, limit=page_limit(len(ids))) if ids else []
+        said = {row.id: why_it_waits(cluster, row, self._scope) for row in rows}
+        return {run_id: words for run_id, words in said.items() if words is not None}
 
     def now(self) -> datetime:
         """Return the present time of the ledger's clock, in UTC."""
@@ -297,15 +306,17 @@ class Looking:
         """Return the jobs that any deploy has recorded, by name."""
         found = job_rows.jobs(self._ledger, names=self._scope.visible)
         on_nodes = Counter(name for node in nodes.living_nodes(self._ledger) for name in node.jobs)
-        newer = {former: row.name for row in found for former in _policy(row.policy).get("formerly") or ()}
+        newer = _newer_names(found)
         return [JobRecord.of(row, nodes=on_nodes[row.name], renamed_to=newer.get(row.name)) for row in found]
 
     def job(self, name: str) -> JobRecord:
         """Return one job, or raise `NoSuchJob` with a suggestion."""
-        known = {each.name: each for each in self.jobs()}
-        if name in known:
-            return known[name]
-        raise NoSuchJob(name, suggestion(name, known)) if known else NoSuchJob(name)
+        known = job_rows.jobs(self._ledger, names=self._scope.visible)
+        for row in known:
+            if row.name == name:
+                on_nodes = sum(name in node.jobs for node in nodes.living_nodes(self._ledger))
+                return JobRecord.of(row, nodes=on_nodes, renamed_to=_newer_names(known).get(name))
+        raise NoSuchJob(name, suggestion(name, [row.name for row in known])) if known else NoSuchJob(name)
 
     def figures(
         self,
@@ -405,6 +416,12 @@ def _position(text: str | None) -> Position:
 def optional_us(at: datetime | str | None, what: str) -> int | None:
     """Read an optional instant."""
     return None if at is None else instant_us(at, what=what)
+
+
+def _newer_names(rows: Sequence[JobRow]) -> Mapping[str, str]:
+    """Return the present names of jobs that were renamed. Few were: the policies of the others are not read."""
+    renamed = (row for row in rows if '"formerly"' in row.policy)
+    return {former: row.name for row in renamed for former in _policy(row.policy).get("formerly") or ()}
 
 
 def _policy(stored: str) -> Mapping[str, Any]:

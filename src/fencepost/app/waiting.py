@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fencepost.app.held import held_because
@@ -9,7 +10,7 @@ from fencepost.core.rights import ANOTHER_JOB
 from fencepost.core.tick import spelled_us
 from fencepost.ledger.history import RunFilter, RunRow, running_by_node, runs
 from fencepost.ledger.nodes import NodeRow, living_nodes
-from fencepost.ledger.queue_pauses import pause_of
+from fencepost.ledger.queue_pauses import QueuePause, queue_pauses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,19 +21,52 @@ if TYPE_CHECKING:
 _LATE_US = 5_000_000  # a node claims within a poll of a second or two; after that, something is missing
 
 
-def why_it_waits(ledger: Ledger, row: RunRow, scope: Scope) -> str | None:
+class Cluster:
+    """What the nodes of a ledger do, read once for several runs, and only what is asked for."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    @cached_property
+    def held(self) -> str | None:
+        """Why nodes do nothing."""
+        return held_because(self.ledger)
+
+    @cached_property
+    def nodes(self) -> Sequence[NodeRow]:
+        """The living nodes."""
+        return living_nodes(self.ledger)
+
+    @cached_property
+    def pauses(self) -> Sequence[QueuePause]:
+        """The pauses of queues, and of everything."""
+        return queue_pauses(self.ledger)
+
+    @cached_property
+    def running(self) -> Mapping[str, int]:
+        """How many runs each node has."""
+        return running_by_node(self.ledger)
+
+    @cached_property
+    def now_us(self) -> int:
+        """The time of the ledger's clock when it was first asked for."""
+        return self.ledger.now_us()
+
+
+def why_it_waits(cluster: Cluster, row: RunRow, scope: Scope) -> str | None:
     """Say what a run waits for; None if it does not wait. Jobs outside of `scope` are not named."""
     match row.state, row.waits_for:
         case "waiting", "key":
-            return f"it waits until {_holder(ledger, row, scope)} is done, which has the key {row.exclusive_key!r}"
+            holder = _holder(cluster.ledger, row, scope)
+            return f"it waits until {holder} is done, which has the key {row.exclusive_key!r}"
         case "waiting", "person":
             return f"it is held for a person ({row.why or 'no reason was given'}): fencepost release {row.id}"
         case "waiting", "node":
-            return held_because(ledger) or _in_queue(ledger, row, living_nodes(ledger), ledger.now_us())
+            return cluster.held or _in_queue(cluster, row)
         case "waiting", _:
             return _its_time(row)
         case "queued", _:
-            return held_because(ledger) or _in_queue(ledger, row, living_nodes(ledger), ledger.now_us())
+            return cluster.held or _in_queue(cluster, row)
     return None
 
 
@@ -48,12 +82,13 @@ def _its_time(row: RunRow) -> str:
     return f"its time is {spelled_us(at_us).replace('T', ' ')}"
 
 
-def _in_queue(ledger: Ledger, row: RunRow, nodes: Sequence[NodeRow], now_us: int) -> str:
+def _in_queue(cluster: Cluster, row: RunRow) -> str:
+    nodes, now_us = cluster.nodes, cluster.now_us
     if row.available_at > now_us:
         return _its_time(row)
-    if (pause := pause_of(ledger, row.queue)) is not None:
+    if (pause := next((each for each in cluster.pauses if each.concerns(row.queue)), None)) is not None:
         return str(pause)
-    return _unserved(row, nodes) or _not_claimed(ledger, row, nodes, now_us)
+    return _unserved(row, nodes) or _not_claimed(cluster, row)
 
 
 def _unserved(row: RunRow, nodes: Sequence[NodeRow]) -> str | None:
@@ -67,13 +102,14 @@ def _unserved(row: RunRow, nodes: Sequence[NodeRow]) -> str | None:
     return None
 
 
-def _not_claimed(ledger: Ledger, row: RunRow, nodes: Sequence[NodeRow], now_us: int) -> str:
+def _not_claimed(cluster: Cluster, row: RunRow) -> str:
+    nodes, now_us = cluster.nodes, cluster.now_us
     if now_us - row.available_at <= _LATE_US:
         return "it is about to be claimed"
     able = [node for node in nodes if row.job in node.jobs and row.queue in node.queues and node.draining_at is None]
     if not able:
         return "every node that could run it drains, and takes no more runs"
-    return _unclaimed(able, running_by_node(ledger))
+    return _unclaimed(able, cluster.running)
 
 
 def _unclaimed(able: Sequence[NodeRow], running: Mapping[str, int]) -> str:

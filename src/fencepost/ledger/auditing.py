@@ -30,6 +30,7 @@ from fencepost.ledger.identity import identity_within
 LONGEST_WHO = 160  # the width of the column
 DONE = "done"
 _ROWS_PER_PAGE = 1000  # entries that are kept in memory at once
+_STRETCH = 50_000  # entries that one statement looks through
 _ROWS_PER_INSERT = 50  # SQLite and MySQL limit the length of a statement
 
 
@@ -204,9 +205,25 @@ def entries(
     for column, value in ((c.who, who), (c.act, act), (c.run_id, run_id)):
         if value is not None:
             query = query.where(column == value)
-    if before_n is not None:
-        query = query.where(c.n < before_n)
-    return database.read(lambda cursor: [_audit_row(row) for row in database.rows(cursor, query)])
+    if act is None:
+        bounded = query if before_n is None else query.where(c.n < before_n)
+        return database.read(lambda cursor: [_audit_row(row) for row in database.rows(cursor, bounded)])
+    return database.read(lambda cursor: _in_stretches(database, cursor, query, before_n, limit))
+
+
+def _in_stretches(
+    database: Database, cursor: Cursor, query: Select[Any], before_n: int | None, limit: int
+) -> list[AuditRow]:
+    """Look for what no index leads to, a stretch of entries after the other: no statement reads all of a long chain."""
+    c, known = database.tables.operating["audit"].c, _state(database, cursor)
+    top = known.head.n + 1 if before_n is None else min(before_n, known.head.n + 1)
+    found: list[AuditRow] = []
+    while len(found) < limit and top > known.floor.n:
+        bottom = top - _STRETCH
+        rows = database.rows(cursor, query.where(c.n < top, c.n >= bottom))
+        found += map(_audit_row, rows)
+        top = bottom
+    return found[:limit]
 
 
 def _as_bytes(database: Database, c: Any) -> list[Any]:

@@ -6,6 +6,7 @@ newest first. ``after_id`` returns newer runs, oldest first.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -19,7 +20,7 @@ from fencepost.errors import NoSuchRun
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.statements import statements_for
+from fencepost.ledger.id_order import SLACK_US, first_id_at
 
 
 class RunRow(NamedTuple):
@@ -125,8 +126,8 @@ class RunFilter:
 
 EVERY_RUN = RunFilter()
 _LIVE = ("queued", "running", "waiting")
+_FEW_OF_SCHEDULE = 10_000
 _FEW_JOBS = 32  # more are asked for at once: as many statements would take longer than sorting
-_ID_ORDER_SLACK_US = 60_000_000  # a run with a lower id may have been created up to this much later than the next ones
 _EQUAL = ("job", "waits_for", "schedule", "queue", "node", "requested_by", "retry_of", "exclusive_key")
 
 
@@ -151,7 +152,8 @@ def runs(
         if after_id is not None:
             query = query.where(id_ > after_id)
         is_rising = after_id is not None
-        pages = [database.rows(cursor, page.limit(limit)) for page in _by_state(database, query, wanted, is_rising)]
+        queries = _by_state(database, query, wanted, is_rising, are_few=_are_few(database, cursor, wanted))
+        pages = [database.rows(cursor, page.limit(limit)) for page in queries]
         found = sorted((RunRow(*row) for page in pages for row in page), key=_id_of, reverse=not is_rising)
         if wanted.params:
             found = [row for row in found if has_values(row.params, wanted.params)]
@@ -163,22 +165,51 @@ def runs(
 _id_of = attrgetter("id")
 
 
-def _by_state(database: Database, query: Select[Any], wanted: RunFilter, is_rising: bool) -> list[Select[Any]]:
+def _are_few(database: Database, cursor: Cursor, wanted: RunFilter) -> bool:
+    """Whether a schedule has so few runs that they are better sorted than looked for among all, from the newest back.
+
+    Their index has no ids. Statistics do not help: they know nothing of a schedule that is due once a year.
+    """
+    if wanted.schedule is None or wanted.ids is not None:
+        return False
+    c = database.tables.run.c
+    some = select(c.due_at).where(c.schedule == wanted.schedule).limit(_FEW_OF_SCHEDULE).subquery()
+    [row] = database.rows(cursor, select(func.count()).select_from(some))
+    return int(row[0]) < _FEW_OF_SCHEDULE
+
+
+def _by_state(
+    database: Database, query: Select[Any], wanted: RunFilter, is_rising: bool, *, are_few: bool
+) -> list[Select[Any]]:
     """Build one query per state, with the state as a literal, so that partial indexes can be used.
 
-    Few runs are live, compared with history, and an index finds them. For those states the database sorts the matches
-    instead of scanning all runs in the order of ids: the ``+ 0`` keeps it from using the primary key.
+    Few runs are live, compared with history, and an index finds them. For those states, and where there are few for
+    another reason, the database sorts the matches instead of scanning all runs in the order of ids: the ``+ 0`` keeps
+    it from using the primary key.
     """
     c = database.tables.run.c
+    sorted_: Any = c.id + literal(0, literal_execute=True)
+    if not wanted.states and are_few:
+        return [_of_jobs(database, query, wanted).order_by(sorted_ if is_rising else sorted_.desc())]
     if not wanted.states:
         return [each.order_by(c.id if is_rising else c.id.desc()) for each in _by_job(database, query, wanted)]
     queries = []
     for state in sorted(set(wanted.states)):
-        order: Any = c.id + literal(0, literal_execute=True) if state in _LIVE else c.id
-        of_state = query.where(c.state == _as_literal(state))
-        split = [_of_jobs(database, of_state, wanted)] if state in _LIVE else _by_job(database, of_state, wanted)
-        queries += [each.order_by(order if is_rising else order.desc()) for each in split]
+        is_short = state in _LIVE or are_few
+        order: Any = sorted_ if is_short else c.id
+        for of_state in _in_state(database, query, wanted, state):
+            split = [_of_jobs(database, of_state, wanted)] if is_short else _by_job(database, of_state, wanted)
+            queries += [each.order_by(order if is_rising else order.desc()) for each in split]
     return queries
+
+
+def _in_state(database: Database, query: Select[Any], wanted: RunFilter, state: str) -> list[Select[Any]]:
+    """Restrict a query to a state. What waits is in several partial indexes, one for each thing that is waited for."""
+    c = database.tables.run.c
+    of_state = query.where(c.state == _as_literal(state))
+    if state != RunState.WAITING or wanted.waits_for is not None:
+        return [of_state]
+    return [of_state.where(c.waits_for == _as_literal(each)) for each in WaitsFor]
 
 
 def _by_job(database: Database, query: Select[Any], wanted: RunFilter) -> list[Select[Any]]:
@@ -198,32 +229,10 @@ def _within(database: Database, cursor: Cursor, query: Select[Any], wanted: RunF
     """Restrict the query to the range of ids of the requested time, so that the rest of history is not scanned."""
     id_ = database.tables.run.c.id
     if wanted.since_us is not None:
-        query = query.where(id_ >= first_id_at(database, cursor, wanted.since_us - _ID_ORDER_SLACK_US))
+        query = query.where(id_ >= first_id_at(database, cursor, wanted.since_us - SLACK_US))
     if wanted.until_us is not None:
-        query = query.where(id_ < first_id_at(database, cursor, wanted.until_us + _ID_ORDER_SLACK_US))
+        query = query.where(id_ < first_id_at(database, cursor, wanted.until_us + SLACK_US))
     return query
-
-
-_FIRST_AND_LAST = "SELECT min(r.id), max(r.id) FROM {run} r"
-_FROM = "SELECT r.id, r.created_at FROM {run} r WHERE r.id >= %s ORDER BY r.id LIMIT 1"
-
-
-def first_id_at(database: Database, cursor: Cursor, at_us: int) -> int:
-    """Return the id of about the first run that was created at `at_us` or later: ids rise with time, nearly.
-
-    Uses binary search over ids, because there is no index on `created_at`.
-    """
-    statements = statements_for(database)
-    [(first, last)] = statements.rows(cursor, _FIRST_AND_LAST)
-    low, high = first or 0, (last or 0) + 1
-    while low < high:
-        middle = (low + high) // 2
-        found = statements.rows(cursor, _FROM, middle)
-        if found and found[0][1] < at_us:
-            low = found[0][0] + 1
-        else:
-            high = middle
-    return low
 
 
 def run(
@@ -329,9 +338,11 @@ def counts(
         counted = _of_jobs(database, select(state, func.count()), wanted)
         query = _within(database, cursor, _filtered(database, counted, wanted), wanted)
         names = sorted(set(wanted.states))
-        queries = [query.where(state == _as_literal(name)) for name in names] or [query]
-        rows = [row for each in queries for row in database.rows(cursor, each.group_by(state).order_by(state))]
-        return {row[0]: int(row[1]) for row in rows}
+        queries = [each for name in names for each in _in_state(database, query, wanted, name)] or [query]
+        found: Counter[str] = Counter()
+        for each in queries:
+            found.update({row[0]: int(row[1]) for row in database.rows(cursor, each.group_by(state).order_by(state))})
+        return dict(found)
 
     return (connection or database).read(work)
 

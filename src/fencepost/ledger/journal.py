@@ -19,6 +19,7 @@ from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import clean
+from fencepost.ledger.id_order import SLACK_US, first_id_at
 
 
 class JournalEntry(NamedTuple):
@@ -119,8 +120,6 @@ def entries(
         query = query.where(table.c[name] == value)
     if jobs is not None:
         query = query.where(table.c.job.in_(sorted(jobs)))
-    if since_us is not None:
-        query = query.where(table.c.at >= since_us)
     if before_id is not None:
         query = query.where(table.c.id < before_id)
     query = (
@@ -128,4 +127,16 @@ def entries(
         if after_id is None
         else query.where(table.c.id > after_id).order_by(table.c.id)
     )
-    return (connection or database).read(lambda cursor: [JournalEntry(*row) for row in database.rows(cursor, query)])
+
+    def work(cursor: Cursor) -> list[JournalEntry]:
+        bounded = query if since_us is None else _since(database, cursor, query, since_us)
+        return [JournalEntry(*row) for row in database.rows(cursor, bounded)]
+
+    return (connection or database).read(work)
+
+
+def _since(database: Database, cursor: Cursor, query: Select[Any], since_us: int) -> Select[Any]:
+    """Restrict a query to what was noted since then, also by ids: what is rare is not looked for in all the rest."""
+    c = database.tables.journal.c
+    first = first_id_at(database, cursor, since_us - SLACK_US, table="journal", column="at")
+    return query.where(c.at >= since_us, c.id >= first)

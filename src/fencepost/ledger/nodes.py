@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, and_, case, func, or_, select, update
@@ -204,4 +205,10 @@ def _read(database: Database, query: Select[Any], connection: LedgerConnection |
 
 def _node(row: tuple[Any, ...]) -> NodeRow:
     node = NodeRow(*row)
-    return node._replace(queues=tuple(json.loads(str(node.queues))), jobs=tuple(json.loads(str(node.jobs))))
+    return node._replace(queues=_names(str(node.queues)), jobs=_names(str(node.jobs)))
+
+
+@lru_cache(maxsize=256)
+def _names(text: str) -> tuple[str, ...]:
+    """Parse a list of names. Nodes of one deploy have the same, and each look at them reads it again."""
+    return tuple(json.loads(text))

@@ -26,7 +26,8 @@ from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.figures import prune_figures
-from fencepost.ledger.history import first_id_at, run_row
+from fencepost.ledger.history import run_row
+from fencepost.ledger.id_order import first_id_at
 from fencepost.ledger.log_chunks import remove_of_runs, with_logs
 from fencepost.ledger.roots import root_of
 from fencepost.ledger.search_keys import remove_keys

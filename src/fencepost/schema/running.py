@@ -19,7 +19,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from fencepost.schema.revisions import contracts, expanding_steps, missing_steps
-from fencepost.schema.step import MigrationStep
+from fencepost.schema.step import Aside, MigrationStep
 
 PATIENCE_S = 3600.0  # a step on a large table may take long, and so may waiting for another process that runs it
 Guard = Callable[[str], None]
@@ -45,14 +45,18 @@ class Chain:
         return f"{self.schema}.{self.version}" if self.schema else self.version
 
 
-def upgrade(connection: sa.Connection, chain: Chain, guard: Guard | None = None) -> tuple[str, ...]:
+def upgrade(
+    connection: sa.Connection, chain: Chain, guard: Guard | None = None, aside: Aside | None = None
+) -> tuple[str, ...]:
     """Run the missing steps in the caller's transaction and under the caller's lock; return their names.
+
+    `aside` leaves that transaction for what cannot be done in one (`fencepost.schema.step`).
 
     Without a guard, only the steps before the first that contracts run; with a guard that does not object, all of them.
     If there are no tables yet, all steps run, because no node can need what a step removes.
     """
     done: list[str] = []
-    _run(MigrationContext.configure(connection, opts=_options(chain, done, guard)), chain)
+    _run(MigrationContext.configure(connection, opts=_options(chain, done, guard)), chain, aside)
     return tuple(done)
 
 
@@ -129,9 +133,16 @@ def _allowed(revision: str | None, known: tuple[str, ...], guard: Guard | None) 
     return missing
 
 
-def _run(context: MigrationContext, chain: Chain) -> None:
+def revision_of(connection: sa.Connection, chain: Chain) -> str | None:
+    """Return the revision of the tables, within the transaction of the steps."""
+    found = connection.exec_driver_sql(f"SELECT version_num FROM {chain.place}").scalar()  # noqa: S608 - checked
+    return None if found is None else str(found)
+
+
+def _run(context: MigrationContext, chain: Chain, aside: Aside | None = None) -> None:
     # Not through the module `alembic.op`, which all threads share.
-    context.run_migrations(step=MigrationStep(Operations(context), prefix=chain.prefix, schema=chain.schema))
+    step = MigrationStep(Operations(context), prefix=chain.prefix, schema=chain.schema, aside=aside)
+    context.run_migrations(step=step)
 
 
 def _take_named_lock(connection: sa.Connection, name: str) -> None:

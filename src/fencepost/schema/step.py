@@ -6,6 +6,8 @@ may also have dropped one of several tables. So each operation first checks whet
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,16 +16,22 @@ from alembic.operations import Operations
 from fencepost.schema.checks import BEGUN, MARK, NOT_OURS
 from fencepost.schema.columns import MYSQL_KINDS, TABLE_OPTIONS
 
+Aside = Callable[[], AbstractContextManager[sa.Connection]]
+"""Commits the transaction of the steps, and begins another one behind the block, under the same locks."""
+
 
 class MigrationStep:
     """One step, which runs on one database or is written as a script for it (`--sql`)."""
 
-    def __init__(self, operations: Operations, *, prefix: str, schema: str | None) -> None:
+    def __init__(self, operations: Operations, *, prefix: str, schema: str | None, aside: Aside | None = None) -> None:
+        """Run `operations`. `aside` leaves the transaction for a while, where that is possible."""
         self._operations = operations
         self._context = operations.get_context()
         self._prefix = prefix
         self._schema = schema
         self._is_mysql = self._context.dialect.name in MYSQL_KINDS
+        self._aside = aside
+        self._new: set[str] = set()  # tables that were created in the same transaction
 
     def create_table(self, name: str, *columns: sa.Column[Any], **options: Any) -> None:
         """Create a table; its name gets the prefix."""
@@ -31,6 +39,7 @@ class MigrationStep:
         if self._looks() and self._inspector().has_table(full, schema=self._schema):
             return
         self._operations.create_table(full, *columns, schema=self._schema, **TABLE_OPTIONS, **options)
+        self._new.add(full)
 
     def add_column(self, table: str, column: sa.Column[Any]) -> None:
         """Add a column after the others of a table. It must be nullable: older versions insert rows without it."""
@@ -82,22 +91,49 @@ class MigrationStep:
     ) -> None:
         """Create an index, on PostgreSQL and SQLite a partial one with the condition `where`.
 
-        MySQL has no partial indexes: there the columns in `whole` come first; with None, no index is created.
+        MySQL has no partial indexes: there the columns in `whole` come first; with None, no index is created. On a
+        table that others use meanwhile, it is built beside them: see `_build`.
         """
         if self._is_mysql and whole is None:
             return
         full, on = f"{self._prefix}{table}_{name}", f"{self._prefix}{table}"
-        if self._looks() and any(
-            index["name"] == full for index in self._inspector().get_indexes(on, schema=self._schema)
-        ):
+        if self._looks() and self._has_index(on, full):
             return
         parts = [*((whole or ()) if self._is_mysql else ()), *columns]
         partial: dict[str, Any] = {f"{kind}_where": sa.text(where) for kind in ("postgresql", "sqlite") if where}
-        self._operations.create_index(full, on, parts, schema=self._schema, unique=unique, **partial)
+        self._build(full, on, parts, unique=unique, **partial)
+
+    def _build(self, full: str, on: str, parts: list[Any], **options: Any) -> None:
+        """Create an index. On PostgreSQL, the nodes of a table that exists already go on writing to it meanwhile.
+
+        That takes place outside of a transaction, so what the step did before is committed first. If it is interrupted,
+        it leaves an index that is not valid, which the next attempt removes. InnoDB lets others write by itself.
+        """
+        schema = self._schema
+        if self._aside is None or self._context.dialect.name != "postgresql" or on in self._new:
+            self._operations.create_index(full, on, parts, schema=schema, **options)
+            return
+        with self._aside() as connection:
+            connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {self._named(full)}")
+            connection.exec_driver_sql("SET lock_timeout = 0")  # it keeps nobody from writing, however long it waits
+            self._operations.create_index(full, on, parts, schema=schema, postgresql_concurrently=True, **options)
+        self._new.clear()  # they are committed
+
+    def _has_index(self, on: str, full: str) -> bool:
+        if not any(index["name"] == full for index in self._inspector().get_indexes(on, schema=self._schema)):
+            return False
+        return self._context.dialect.name != "postgresql" or self._is_valid(full)
+
+    def _is_valid(self, index: str) -> bool:
+        valid = sa.text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
+        return bool(self._operations.get_bind().scalar(valid, {"name": self._named(index)}))
+
+    def _named(self, full: str) -> str:
+        return f"{self._schema}.{full}" if self._schema else full
 
     def name(self, table: str) -> str:
         """Return the full name of a table; prefix and schema are checked identifiers."""
-        return f"{self._schema}.{self._prefix}{table}" if self._schema else f"{self._prefix}{table}"
+        return self._named(f"{self._prefix}{table}")
 
     def create_check(self, name: str, parameters: str, row: str) -> None:
         """On PostgreSQL, create a procedure that locks `row` if the transaction was begun by a fence, and fails if not.

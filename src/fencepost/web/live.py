@@ -75,8 +75,9 @@ class Hints:
                 if not self._streams:
                     self._is_asking = False
                     return
+            next_at = self._runtime.monotonic() + ASK_EVERY_S
             self._look()
-            self._runtime.sleep(ASK_EVERY_S)
+            self._runtime.sleep(max(next_at - self._runtime.monotonic(), ASK_EVERY_S / 4))
 
     def _look(self) -> None:
         try:

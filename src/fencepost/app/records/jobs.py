@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from fencepost.app.records.record import LedgerRecord, WindowRecord, at_or_none, read_json, window_of
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from fencepost.core.schedule import Schedule
     from fencepost.ledger.jobs import JobRow
     from fencepost.ledger.schedule_rows import StoredSchedule
+
+_MOST_KEPT = 4096  # parsed texts: more than most applications have jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,9 @@ class JobRecord(LedgerRecord):
             name=row.name,
             type=row.type,
             doc=row.doc,
-            policy=read_json(row.policy),
+            policy=_definition(row.policy),
             strategy=_strategy(row.policy),
-            signature=read_json(row.signature),
+            signature=_definition(row.signature),
             generation=row.generation,
             seen_at=instant(row.seen_at),
             nodes=nodes,
@@ -87,7 +90,7 @@ class ScheduleRecord(LedgerRecord):
             id=row.id,
             job=row.job,
             when=_when(row.spec),
-            spec=read_json(row.spec),
+            spec=_definition(row.spec),
             params=read_json(row.params),
             origin=row.origin,
             generation=row.generation,
@@ -135,6 +138,16 @@ class DueRecord(LedgerRecord):
         )
 
 
+def _definition(text: str) -> Any:
+    """Parse what a deploy has declared. The same texts are read again and again: each is parsed once."""
+    read = _parsed(text)
+    return dict(read) if isinstance(read, dict) else read
+
+
+_parsed = lru_cache(maxsize=_MOST_KEPT)(read_json)
+
+
+@lru_cache(maxsize=_MOST_KEPT)
 def _strategy(policy: str) -> str | None:
     from fencepost.core.policy import Policy  # noqa: PLC0415 - few records are of jobs
     from fencepost.core.strategy import strategy  # noqa: PLC0415
@@ -146,6 +159,7 @@ def _strategy(policy: str) -> str | None:
         return None
 
 
+@lru_cache(maxsize=_MOST_KEPT)
 def _when(spec: str) -> str:
     from fencepost.core.schedule import describe, schedule_from_json  # noqa: PLC0415 - few records are of schedules
     from fencepost.errors import InvalidSchedule  # noqa: PLC0415

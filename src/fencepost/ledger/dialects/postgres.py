@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Table
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.dialects.postgresql.psycopg import dialect as postgres_words
+from sqlalchemy.sql import ClauseElement
 
 from fencepost.ledger.dialects.dialect import ORIGIN_KEY, Cursor, Dialect, Parameters
 from fencepost.schema.sequences import advice
@@ -59,6 +60,21 @@ class PostgresDialect(Dialect):
             connection, postgres.limit_settings(limit_s, min(limit_s, self.silence_s)), _SESSION_SETTINGS
         )
         return connection
+
+    def execute(self, cursor: Cursor, statement: ClauseElement) -> Cursor:
+        """Execute a statement built with SQLAlchemy, planned for its values.
+
+        Prepared, it would get one plan for all values: of a job with a million runs, and of one with ten.
+        """
+        connection: Any = getattr(cursor, "connection", None)
+        threshold = getattr(connection, "prepare_threshold", None)
+        if threshold is None:
+            return super().execute(cursor, statement)
+        connection.prepare_threshold = None
+        try:
+            return super().execute(cursor, statement)
+        finally:
+            connection.prepare_threshold = threshold
 
     def begin(self, connection: Any, cursor: Cursor) -> None:
         cursor.execute(connection.begin_sql)

@@ -28,7 +28,19 @@ from fencepost.ledger.claim_order import CLAIM_ORDER_COLUMNS, order_by, ranks
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
 
-TABLES = ("node", "job", "schedule", "run", "attempt", "exclusive", "journal", "identity", "pause", "run_search")
+TABLES = (
+    "node",
+    "job",
+    "schedule",
+    "run",
+    "attempt",
+    "exclusive",
+    "journal",
+    "identity",
+    "audit_head",
+    "pause",
+    "run_search",
+)
 # Fields of a claim whose column has another name. Fields of times end in _us, their columns do not.
 _COLUMNS = {"run_id": "id", "attempt": "attempts", "claimed_at_us": "started_at"}
 _CLAIMED = tuple(f"r.{_COLUMNS.get(name, name.removesuffix('_us'))}" for name in Claim._fields)

@@ -23,9 +23,9 @@ from fencepost.sql.troubles import REFUSALS, REPEATABLE, SLOW, first_line, troub
 MayContract = Callable[[sa.Connection, Chain, str], None]
 """Raises if a contracting step of a chain must not be run now."""
 
-_LOCK_TIMEOUT_S = 2  # for a table in use; shorter than the call timeout of a node, and than a ttl
 _RETRY_EVERY_S = 1.0  # lets the claims that waited for our lock pass
 _RETRY_FOR_S = 600.0  # a long transaction, such as a backup, may hold a table for minutes
+_LOCK_TIMEOUT_MS = 500  # for a table in use: all nodes wait meanwhile, and none should for longer than a second
 _RETRIED = SLOW | REPEATABLE
 _FOLDER = Path(__file__).parent
 _NAMES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
@@ -53,7 +53,10 @@ def take_steps(
     command: str,
     may_contract: MayContract | None = None,
 ) -> tuple[str, ...]:
-    """Run the missing steps of `chains`: all or nothing, except on MySQL, where each statement commits.
+    """Run the missing steps of `chains`: all or nothing, but for what commits by itself.
+
+    That is each statement on MySQL, and on PostgreSQL an index that is built beside nodes that work. Every operation
+    looks whether it is done already, so a call that was interrupted is repeated.
 
     `what` and `command` are for the message to a user who may not create tables: what could not be created, and the
     command that has --sql.
@@ -67,6 +70,8 @@ def take_steps(
         while True:
             try:
                 return _taken(engine, database, chains, may_contract)
+            except _Overtaken:
+                pass
             except sa.exc.DBAPIError as error:
                 if trouble_of(error.orig) not in _RETRIED or runtime.monotonic() > give_up_at:
                     raise
@@ -80,12 +85,37 @@ def _taken(
     with engine.connect() as connection:
         _begin(connection)
         for chain in chains:  # always in this order, so that concurrent migrations do not deadlock
-            running.lock(connection, chain, database=database.url.database)
-            _set_lock_timeout(connection)
+            _lock(connection, database, (chain,))
             guard = None if may_contract is None else partial(may_contract, connection, chain)
-            done.extend(running.upgrade(connection, chain, guard))
+            aside = partial(_aside, connection, database, chain, chains[: chains.index(chain) + 1])
+            done.extend(running.upgrade(connection, chain, guard, aside))
         connection.commit()
     return tuple(done)
+
+
+class _Overtaken(Exception):
+    """Another process has run steps while this one was outside of its transaction."""
+
+
+def _lock(connection: sa.Connection, database: Database, chains: tuple[Chain, ...]) -> None:
+    for chain in chains:
+        running.lock(connection, chain, database=database.url.database)
+    _set_lock_timeout(connection)
+
+
+@contextmanager
+def _aside(
+    connection: sa.Connection, database: Database, chain: Chain, locked: tuple[Chain, ...]
+) -> Iterator[sa.Connection]:
+    """Leave the transaction, on PostgreSQL, and begin another one: none of the locks of a step lasts for longer."""
+    revision = running.revision_of(connection, chain)
+    connection.exec_driver_sql("COMMIT")
+    connection.exec_driver_sql(f"SET lock_timeout = '{_LOCK_TIMEOUT_MS}ms'")
+    yield connection
+    _begin(connection)
+    _lock(connection, database, locked)
+    if running.revision_of(connection, chain) != revision:
+        raise _Overtaken
 
 
 def _set_lock_timeout(connection: sa.Connection) -> None:
@@ -95,9 +125,9 @@ def _set_lock_timeout(connection: sa.Connection) -> None:
     """
     match connection.dialect.name:
         case "postgresql":
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_S}s'")
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_MS}ms'")
         case "mysql":
-            connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {_LOCK_TIMEOUT_S}")
+            connection.exec_driver_sql("SET SESSION lock_wait_timeout = 1")  # the least that MySQL allows
 
 
 def _no_node_needs(database: Database) -> MayContract:
