@@ -22,7 +22,7 @@ from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.queue_pauses import pause_of
 from fencepost.ledger.schedule_rows import StoredSchedule, every_row
-from fencepost.ledger.serving import last_served_us, served_now
+from fencepost.ledger.serving import last_served_us, queue_of, served_now
 
 _LOOK_BACK = 200  # the run that held the key is among the latest of that key
 _MOST_NODES = 1000  # a name that is not found among these is shown as its id
@@ -142,8 +142,7 @@ class _Question:
         if row.no_node_since is not None and self._at_us > row.planned_through:
             return self._why(Became.NO_NODE, f"{_unserved(row.job, row.no_node_since)}; {_HELP.format(job=row.job)}")
         if self._at_us > row.planned_through:
-            words = f"it is not planned yet: the schedule is planned through {_at(row.planned_through)}"
-            return self._why(Became.TO_COME, words)
+            return self._to_come(row)
         if self._at_us <= row.created_at:
             return self._why(Became.BEFORE, f"the schedule was made later, at {_at(row.created_at)}")
         words = (
@@ -152,13 +151,24 @@ class _Question:
         )
         return self._why(Became.FORGOTTEN, words)
 
+    def _to_come(self, row: StoredSchedule, why: str = "") -> Why:
+        """It is not planned yet. If its time has passed, say whether there is anyone who would plan it."""
+        words = f"it is not planned yet: the schedule is {why or f'planned through {_at(row.planned_through)}'}"
+        if self._at_us > self._ledger.now_us():
+            return self._why(Became.TO_COME, words)
+        since_us = _unserved_since(self._ledger, row.job, _queue_of(self._ledger, row.job))
+        if since_us is not None:
+            return self._why(Became.NO_NODE, f"{_unserved(row.job, since_us)}; {_HELP.format(job=row.job)}")
+        return self._why(
+            Became.TO_COME, f"{words}, and its time has passed: look whether a node runs (fencepost nodes)"
+        )
+
     def _paused(self, row: StoredSchedule) -> Why:
         by = f" by {row.paused_by}" if row.paused_by else ""
         until = "" if row.paused_until is None else f", until {_at(row.paused_until)}"
         reason = f": {row.pause_reason}" if row.pause_reason else ""
         if row.paused_until is not None and self._at_us > row.paused_until:
-            words = f"it is not planned yet: the schedule is paused{by} until {_at(row.paused_until)}{reason}"
-            return self._why(Became.TO_COME, words)
+            return self._to_come(row, f"paused{by} until {_at(row.paused_until)}{reason}")
         return self._why(Became.PAUSED, f"the schedule has been paused since {_at(row.paused_at)}{by}{until}{reason}")
 
     def _why(self, became: Became, words: str, *, run: RunRow | None = None, nearest: tuple[int, ...] = ()) -> Why:
@@ -192,18 +202,28 @@ def _paused(ledger: Ledger, run: RunRow) -> str:
 
 def _without_node(ledger: Ledger, run: RunRow) -> str:
     """Return since when no living node can take this run, or an empty text."""
-    statements = statements_for(ledger.connect("words"))
-
-    def ask(cursor: Cursor) -> int | None:
-        if served_now(cursor, statements).has(run.job, run.queue):
-            return None
-        pair = (run.job, run.queue)
-        return last_served_us(cursor, statements, [pair], now_us=statements.now_us(cursor))[pair]
-
-    since_us = ledger.read(ask)
+    since_us = _unserved_since(ledger, run.job, run.queue)
     if since_us is None:
         return ""
     return f"; but no living node has its job and takes runs from queue {run.queue!r} since {_at(since_us)}"
+
+
+def _unserved_since(ledger: Ledger, job: str, queue: str) -> int | None:
+    """Return since when no living node has a job and takes runs from a queue; None if one does."""
+    statements = statements_for(ledger.connect("words"))
+
+    def ask(cursor: Cursor) -> int | None:
+        if served_now(cursor, statements).has(job, queue):
+            return None
+        pair = (job, queue)
+        return last_served_us(cursor, statements, [pair], now_us=statements.now_us(cursor))[pair]
+
+    return ledger.read(ask)
+
+
+def _queue_of(ledger: Ledger, job: str) -> str:
+    """Return the queue that the runs of a job are put into, as its policy on record says."""
+    return next((queue_of(row.policy) for row in jobs.jobs(ledger, names=[job])), queue_of("{}"))
 
 
 def _name_of(ledger: Ledger, node_id: str | None) -> str | None:
