@@ -339,7 +339,7 @@ def test_act_whose_answer_was_lost_is_sent_again_under_its_key(tmp_path: Path, m
     with served(web(app)) as address:
         env = {"FENCEPOST_TOKEN": token_for(url)}
         made = call("--server", address, "trigger", "add", "-p", "a=1", "--json", env=env).json
-    assert made == {"run": 1, "job": "add", "new": True}
+    assert made == {"run": 1, "job": "add", "new": True, "paused": None}
     assert len(app.operations.runs()) == len(lost) == 1
     app.close()
 

@@ -30,7 +30,7 @@ def record(ledger: str, **changes) -> int:
 
 def test_trigger_records_who_asked_and_why(act) -> None:
     asked = act("trigger", "add", "-p", "a=3", "-p", "b=4", "--reason", "because", "--by", "ann", "--json").json
-    assert asked == {"run": asked["run"], "job": "add", "new": True}
+    assert asked == {"run": asked["run"], "job": "add", "new": True, "paused": None}
     run = act("show", str(asked["run"]), "--json").json
     assert (run["params"], run["requested_by"], run["reason"]) == ({"a": 3, "b": 4}, "ann", "because")
     assert (run["state"], run["type"]) == ("queued", "manual")

@@ -95,6 +95,22 @@ def _four_of(running: Node) -> list[int]:
     return found if len(found) == 4 else []
 
 
+def test_node_that_is_drained_finishes_what_runs_and_ends_with_exit_code_0(ledger: str, tmp_path: Path) -> None:
+    with node(ledger, tmp_path, "--grace", "0s") as running:
+        run = running.trigger("nap", "-p", "seconds=1.5", "-p", f"folder={tmp_path}")
+        until((tmp_path / "napping").exists, LONG_S, what="it naps")
+        [name] = [each["name"] for each in call("nodes", "--json", ledger=ledger).json]
+        said = call("nodes", "drain", name, "--reason", "the machine is replaced", "--by", "ann", ledger=ledger).stdout
+        assert "it leaves when its 1 run ended" in said
+        waits = running.trigger("add", "-p", "a=3")
+        assert "draining" in call("nodes", ledger=ledger).stdout
+        assert running.process.wait(LONG_S) == 0
+        assert "drained: its runs are done" in running.log()
+        assert [running.state(each) for each in (run, waits)] == ["succeeded", "queued"]
+        [gone] = call("nodes", "--all", "--json", ledger=ledger).json
+        assert (gone["state"], gone["drain_by"]) == ("left", "ann")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
 def test_first_signal_lets_what_runs_come_to_its_end(ledger: str, tmp_path: Path, number: int) -> None:
     with node(ledger, tmp_path) as running:
