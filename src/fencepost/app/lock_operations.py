@@ -103,7 +103,7 @@ class LockOperations:
         The sessions of nodes are left out: `Operations.nodes` shows them. Needs the role of viewer for all jobs.
         """
         self._scope.require(HumanAct.LOOK)
-        found = self._place(store).page(after=after, limit=page_limit(limit), is_held=held)
+        found = self._place(store).page(after=_edge(after), limit=page_limit(limit), is_held=held)
         return [LockRecord.of(each, store=store) for each in found]
 
     def show(self, name: str, *, store: str = LEDGER) -> LockRecord:
@@ -130,13 +130,13 @@ class LockOperations:
         Within a scope: those that a run of its jobs has or waits for. A page may have fewer than `limit` keys although
         more follow, if its last key has `more_waiting`.
         """
-        most, visible = page_limit(limit), self._scope.visible
+        most, visible, start = page_limit(limit), self._scope.visible, _edge(after)
         if most == 0:
             return []
 
         def read(cursor: Cursor) -> tuple[builtins.list[KeyHolder], builtins.list[KeyWaiter], builtins.list[KeyHolder]]:
-            holders = key_holders(self._ledger, cursor, after=after, limit=most, jobs=visible)
-            waiting = key_waiters(self._ledger, cursor, after=after, limit=MOST_WAITING + 1, jobs=visible)
+            holders = key_holders(self._ledger, cursor, after=start, limit=most, jobs=visible)
+            waiting = key_waiters(self._ledger, cursor, after=start, limit=MOST_WAITING + 1, jobs=visible)
             known = {each.key for each in holders}
             unknown = sorted({each.key for each in waiting} - known)
             return holders, waiting, holders_of(self._ledger, cursor, unknown)
@@ -274,6 +274,13 @@ class LockOperations:
             waiting=tuple(waiting),
             more_waiting=is_cut,
         )
+
+
+def _edge(after: str) -> str:
+    """Return the name at which a page begins; refuse what no database takes as a text."""
+    if "\x00" in after or after.encode("utf-8", "ignore").decode() != after:
+        raise InvalidParameters("after= is not the name of a lock or key")
+    return after
 
 
 def _lock_of_people(name: str) -> str:
