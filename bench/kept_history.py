@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -165,7 +165,7 @@ def _fill(url: str, words: Words, runs: int) -> None:
     migrate(ledger)
     ledger.close()
     execute = {"postgresql": _postgres, "mysql": _mariadb, "sqlite": _sqlite}[words.name](url)
-    again = _without_indexes(words.name, execute)
+    again = without_indexes(words.name, execute, BIG)
     Filling(words, execute, time.time_ns() // 1000).base(runs)
     for statement in again:
         execute(statement)
@@ -176,10 +176,10 @@ def _fill(url: str, words: Words, runs: int) -> None:
     print(f"{runs:,} runs on {words.name} made in {time.monotonic() - began_at:.0f} s", file=sys.stderr, flush=True)
 
 
-def _without_indexes(name: str, execute: Callable[[str], Any]) -> list[str]:
-    """Drop the secondary indexes of the large tables; return the statements that create them again."""
+def without_indexes(name: str, execute: Callable[[str], Any], tables: Iterable[str]) -> list[str]:
+    """Drop the secondary indexes of tables; return the statements that create them again."""
     again: list[str] = []
-    for table in (f"fencepost_{each}" for each in BIG):
+    for table in (f"fencepost_{each}" for each in tables):
         if name == "postgresql":
             found = execute(f"SELECT indexname, indexdef FROM pg_indexes WHERE tablename = '{table}'")
             found = [(index, made) for index, made in found if not index.endswith("_pkey")]
@@ -244,6 +244,7 @@ def _sqlite(url: str) -> Callable[[str], Any]:
     return lambda sql: connection.execute(sql).fetchall()
 
 
+KINDS: dict[str, tuple[Words, Any]] = {"postgresql": (Words(), Postgres), "mysql": (MariaWords(), MariaDB)}
 EXECUTE: dict[str, Callable[[str], Callable[[str], Any]]] = {
     "postgresql": _postgres,
     "mysql": _mariadb,

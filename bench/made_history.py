@@ -122,6 +122,13 @@ class Filling:
         self._audit(max(runs // 50, 100))
         self._searches(runs)
 
+    def runs_alone(self, runs: int) -> None:
+        """Make runs that have ended, a second apart, and nothing else."""
+        start = self._until_us - runs * 1_000_000
+        for first in range(1, runs + 1, BATCH):
+            self._runs(first, min(first + BATCH - 1, runs), start=start, step=1_000_000, offset=0)
+        self._tell_sequences(runs, 1)
+
     def today(self, runs: int, count: int) -> None:
         """Make the last day, `count` runs that have ended, and what is live."""
         step = DAY_US // count
@@ -177,7 +184,8 @@ class Filling:
         runs = state == "running"
         self._execute(
             f"{w.into('run', _RUN)} SELECT i, {job}, 'manual', '{state}', {_quoted(waits_for)}, "
-            f"NULL, NULL, NULL, NULL, 1, {_quoted(json.dumps({'customer': 7}))}, {_quoted('5f' * 32)}, 'user:ann', 0, 'default', "
+            f"NULL, NULL, NULL, NULL, 1, {_quoted(json.dumps({'customer': 7}))}, {_quoted('5f' * 32)}, "
+            f"'user:ann', 0, 'default', "
             f"{w.text(_quoted('key-'), w.rest('i', 50)) if waits_for == 'key' or runs else 'NULL'}, "
             f"{int(runs)}, 0, 0, {w.numbered('node-', w.rest('i', LIVING)) if runs else 'NULL'}, "
             f"{'i' if runs else '0'}, {now} - 600000000, {now} - 600000000 + (i - {first}) * 1000000, "
@@ -218,7 +226,8 @@ class Filling:
         entry = {"act": "run retried", "at": 1, "who": "user:ann", "how": "login", "outcome": "done", "reason": "x"}
         self._execute(
             f"{w.into('audit', 'n, entry, prev, hash, at, who, act, job, run_id')} SELECT i, "
-            f"{_quoted(json.dumps(entry))}, {_quoted('0' * 64)}, {_quoted('0' * 64)}, {self._until_us - DAYS * DAY_US} + i * {step}, "
+            f"{_quoted(json.dumps(entry))}, {_quoted('0' * 64)}, {_quoted('0' * 64)}, "
+            f"{self._until_us - DAYS * DAY_US} + i * {step}, "
             f"{w.text(_quoted('user:'), w.rest('i', 200))}, {act}, {self._job('i')}, i * 20 FROM {w.series(1, count)}"
         )
         self._execute(f"UPDATE fencepost_audit_head SET n = {count}, hash = {_quoted('0' * 64)}")
@@ -227,7 +236,8 @@ class Filling:
         w = self.w
         self._execute(
             f"{w.into('run_search', 'name, value, run_id')} "
-            f"SELECT 'customer', {w.text(w.rest('i * 10', 5000), _quoted(''))}, i * 10 FROM {w.series(1, max(runs // 10, 1))}"
+            f"SELECT 'customer', {w.text(w.rest('i * 10', 5000), _quoted(''))}, i * 10 "
+            f"FROM {w.series(1, max(runs // 10, 1))}"
         )
 
     def _few(self) -> None:
@@ -248,7 +258,8 @@ class Filling:
         columns = "id, name, token, generation, version, slots, queues, jobs, started_at, left_at"
         self._execute(
             f"{w.into('node', columns)} SELECT {node}, {node}, i, 1, '1.0', 100, "
-            f"{_quoted(json.dumps(['default', 'slow']))}, {_quoted(names)}, {now} - 3600000000, CASE WHEN i > {LIVING} THEN {now} END FROM {w.series(1, NODES)}"
+            f"{_quoted(json.dumps(['default', 'slow']))}, {_quoted(names)}, "
+            f"{now} - 3600000000, CASE WHEN i > {LIVING} THEN {now} END FROM {w.series(1, NODES)}"
         )
 
     def _job(self, number: str) -> str:

@@ -125,7 +125,8 @@ def addresses(site: Pages, runs: int, job: str, *, is_admin: bool) -> list[str]:
     [live] = site.app.operations.runs(states=("running",), limit=1)
     middle = site.app.operations.runs(job=job, before_id=runs // 2, limit=1)[0].id
     finds = [
-        "", f"job:{job}", f"job:{SELDOM}", "state:running", "state:queued", "state:waiting", "waits:person", "waits:key",
+        "", f"job:{job}", f"job:{SELDOM}", "state:running", "state:queued", "state:waiting", "waits:person",
+        "waits:key",
         "state:dead", f"job:{job} state:dead", f"job:{SELDOM} state:dead", "state:dead since:24h", "since:24h",
         f"job:{job} since:24h", "until:90d", f"schedule:{job}", f"retry-of:{middle}", f"id:{middle}", f"{job}",
         f"schedule:{job} since:7d",
