@@ -11,7 +11,7 @@ meanwhile, beside the longest one before, without a migration.
 - *from 0003*: the step before that one. It also adds indexes to the table of runs, which have to be built while nodes
   write to it. Its columns are there already, because the calls of today need them.
 - *blocked*: from 0004, while a transaction of somebody else has read tables that the migration has to change, for five
-  more seconds from when the migration waits for it. All who need the table wait behind the migration, so it gives up its
+  more seconds from when the migration waits for it. All who need the table wait behind it, so it gives up its
   place after a moment, and tries again until it succeeds.
 
 Target: no call waits longer than 1 s.
