@@ -20,9 +20,9 @@ def test_everything_is_paused_shown_and_resumed(api: Api, limited: Api, app: App
     assert waits.json["paused"].endswith(": the bank is closed")
     assert limited.post("/pauses", body).status == 403
     assert limited.post("/pauses/resume", {"queue": None}).status == 403
-    assert api.post("/pauses", {"queue": None, "reason": " "}).status == 400
+    assert api.post("/pauses", {"queue": None, "reason": " "}).status == 422
     assert api.post("/pauses", {"reason": "which?"}).status == 422
-    assert api.post("/pauses", {"queue": "no-such", "reason": "why"}).status == 400
+    assert api.post("/pauses", {"queue": "no-such", "reason": "why"}).status == 422
     assert api.post("/pauses/resume", {"queue": None}).json == {"queue": None, "was_paused": True, "left": []}
     assert api.post("/runs", {"job": "settle", "again": True}).json["paused"] is None
 

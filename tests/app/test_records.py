@@ -141,10 +141,21 @@ NODE = {
     "dead_at": "instant or null",
     "dead_why": "text or null",
     "longest_pause_s": "number or null",
+    "drain_asked_at": "instant or null",
+    "drain_by": "text or null",
     "lease_age_s": "number or null",
     "lease_ttl_s": "number or null",
     "trust_left_s": "number or null",
 }
+PAUSE = {
+    "queue": "text or null",
+    "paused_at": "instant",
+    "paused_by": "text",
+    "paused_until": "instant or null",
+    "reason": "text or null",
+    "ignored_by": "list of text",
+}
+RESUMED = {"queue": "text or null", "was_paused": "boolean", "left": "list of PauseRecord"}
 LOCK = {
     "name": "text",
     "held": "boolean",
@@ -329,6 +340,8 @@ SHAPES = {
     "ScheduleRecord": SCHEDULE,
     "DueRecord": DUE,
     "NodeRecord": NODE,
+    "PauseRecord": PAUSE,
+    "ResumedRecord": RESUMED,
     "LockRecord": LOCK,
     "PastLockRecord": PAST_LOCK,
     "LetterRecord": LETTER,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fencepost.core.rights import Scope
     from fencepost.ledger.ledger import Ledger
 
-LONGEST_QUEUE = 120
+_LONGEST_QUEUE = 120
 
 
 class QueuePauses:
@@ -101,7 +101,7 @@ class QueuePauses:
         if queue is None:
             return EVERYTHING
         known = {each for node in living_nodes(self._ledger) for each in node.queues} | self._queues_of(None)
-        if queue not in known or not 0 < len(queue) <= LONGEST_QUEUE:
+        if queue not in known or not 0 < len(queue) <= _LONGEST_QUEUE:
             raise InvalidParameters(f"no living node and no job has the queue {queue!r}; {suggestion(queue, known)}")
         return queue
 

@@ -30,7 +30,7 @@ from fencepost.core.states import RunState
 from fencepost.engine.gate import Gate
 from fencepost.engine.loop_step import LedgerStep
 from fencepost.engine.node_state import EXCHANGE, Member, NodeState
-from fencepost.engine.paused_queues import NO_QUEUES, PausedQueues
+from fencepost.engine.paused_queues import PausedQueues
 from fencepost.engine.planned_first import PlannedFirst
 from fencepost.engine.run_events import RunEvents
 from fencepost.engine.runner_jobs import ASK_FOR_ROOM_S, HOLD_OFF_S, RunnerJobs
@@ -41,7 +41,7 @@ from fencepost.engine.withdrawing import Withdrawing
 from fencepost.errors import LedgerRefused, LedgerUnavailable
 from fencepost.ledger.claiming import Claimed, claim, keys_wanted, mine
 from fencepost.ledger.finishing import finish
-from fencepost.ledger.looking import Look, cancels, look
+from fencepost.ledger.looking import cancels, look
 from fencepost.ledger.misfiring import settle_late
 
 _LARGEST_BATCH = 500  # larger ones gain nothing in `bench/throughput.py` and hold their locks longer
@@ -72,7 +72,7 @@ class Exchange(LedgerStep):
         self._policies = node.policies
         self._clock = node.clock
         self._queues = tuple(node.settings.queues)
-        self._paused = PausedQueues(node.ledger, self._queues)
+        self._paused = PausedQueues(node, self._expect_work)
         self._emit = node.emit
         self._run_events = RunEvents(node.emit, node.wants)
         self._planned_first = PlannedFirst(node)
@@ -127,12 +127,8 @@ class Exchange(LedgerStep):
         except LedgerRefused:
             self._same.doubt()
             raise
-        self._node.is_done = self._is_drained()
+        self._node.is_done = self._node.drain_is_asked and self.is_empty and not self._lost_identities
         return self._wake_at(now)
-
-    def _is_drained(self) -> bool:
-        """Whether a person has asked that this node drains, and it has nothing left to do."""
-        return self._node.drain_is_asked and self.is_empty and not self._lost_identities
 
     def _claims_first(self) -> bool:
         """Whether to claim before finishing: there is more to claim, and few endings wait."""
@@ -398,8 +394,8 @@ class Exchange(LedgerStep):
     def _look(self, now: float) -> None:
         member = self._node.member
         was_hinted = self._agenda.begin_look(now)
-        node_id, queues = member.node_id if member else "", self._paused.open or NO_QUEUES
-        seen = look(self._connection, node=node_id, queues=queues, jobs=self._jobs)
+        node_id = member.node_id if member else ""
+        seen = look(self._connection, node=node_id, queues=self._paused.looked_at, jobs=self._jobs)
         self._clock.observe(seen.now_us)
         if member is not None and not seen.is_living:
             self._node.disown(member, "the ledger has noted its end")
@@ -412,19 +408,11 @@ class Exchange(LedgerStep):
         later = [self._clock.here(at_us) for at_us in times if at_us > seen.now_us]
         is_due = seen.is_due or len(later) < len(times)
         self._agenda.looked(now, next_at=min(later, default=None), is_due=is_due, was_hinted=was_hinted)
-        self._look_for_pauses(seen, now)
+        self._paused.read(self._connection, seen, now)
         if seen.drain_is_asked:
             self._node.ask_to_drain()
         if seen.keys_are_awaited:
             self._queue_stranded(now)
-
-    def _look_for_pauses(self, seen: Look, now: float) -> None:
-        """Read which queues are paused if any is. Where that has changed, claim, and look again at once."""
-        if self._paused.read(self._connection, seen):
-            self._expect_work()
-            self._agenda.look_by(now)
-        elif (end_us := self._paused.next_end_us) is not None:
-            self._agenda.look_by(max(self._clock.here(end_us), now))
 
     def _queue_stranded(self, now: float) -> None:
         if now < self._stranded.may_look_at:

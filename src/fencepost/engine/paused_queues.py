@@ -7,30 +7,39 @@ any.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
+from fencepost.engine.node_state import NodeState
 from fencepost.ledger.connection import LedgerConnection
-from fencepost.ledger.database import Database
 from fencepost.ledger.looking import Look
 from fencepost.ledger.queue_pauses import queue_pauses
 
-NO_QUEUES = ("",)
-"""What is looked for while all queues are paused: no run has this queue."""
+_NO_QUEUES = ("",)  # no run has this queue
 
 
 class PausedQueues:
     """The queues from which a node may claim. Used by the loop that claims."""
 
-    def __init__(self, database: Database, queues: Sequence[str]) -> None:
-        self._database = database
-        self._queues = tuple(queues)
+    def __init__(self, node: NodeState, on_change: Callable[[], None]) -> None:
+        """Call `on_change` when other queues are paused than before."""
+        self._node = node
+        self._on_change = on_change
+        self._queues = tuple(node.settings.queues)
         self.open = self._queues
-        self.next_end_us: int | None = None
 
-    def read(self, connection: LedgerConnection, look: Look) -> bool:
-        """Use the result of a look; return whether other queues are paused than before."""
-        found = queue_pauses(self._database, connection) if look.pauses else []
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """The queues that a look is about."""
+        return self.open or _NO_QUEUES
+
+    def read(self, connection: LedgerConnection, look: Look, now: float) -> None:
+        """Use the result of a look. If other queues are paused than before, look again at once."""
+        found = queue_pauses(self._node.ledger, connection) if look.pauses else []
         was_open = self.open
         self.open = tuple(queue for queue in self._queues if not any(each.concerns(queue) for each in found))
-        self.next_end_us = min((each.until for each in found if each.until is not None), default=None)
-        return self.open != was_open
+        if self.open != was_open:
+            self._on_change()
+            self._node.agenda.look_by(now)
+        for each in found:
+            if each.until is not None:
+                self._node.agenda.look_by(max(self._node.clock.here(each.until), now))

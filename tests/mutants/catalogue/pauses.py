@@ -53,7 +53,7 @@ PAUSES = (
         "a draining node leaves its runs",
         "a node that was asked to drain does not wait for its runs",
         Code(
-            "fencepost.engine.exchange:Exchange._is_drained",
+            "fencepost.engine.exchange:Exchange.step",
             "self._node.drain_is_asked and self.is_empty",
             "self._node.drain_is_asked",
         ),

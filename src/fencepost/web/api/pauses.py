@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import Path
 from pydantic import Field
 
-from fencepost.app.queue_pauses import LONGEST_QUEUE
 from fencepost.app.records import NodeRecord, PauseRecord, ResumedRecord
 from fencepost.core.rights import HumanAct
 from fencepost.web.api.calls import ApiCall
@@ -16,7 +15,8 @@ from fencepost.web.api.replies import ApiReply, page
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 
 ROUTES = ApiRoutes("pauses")
-Queue = Annotated[str, Field(min_length=1, max_length=LONGEST_QUEUE, examples=["mail"])]
+_LONGEST_QUEUE = 120
+Queue = Annotated[str, Field(min_length=1, max_length=_LONGEST_QUEUE, examples=["mail"])]
 NodeId = Annotated[str, Path(min_length=1, max_length=200, description="The id of a node, or its name.")]
 
 
