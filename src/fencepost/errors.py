@@ -48,13 +48,14 @@
     │   ├── NoSuchApiToken        no API token has this id
     │   ├── NoSuchJob             no node has registered the job
     │   ├── NoSuchLetter          the dead letter does not exist
+    │   ├── NoSuchLock            the lease store has no lock of this name
     │   ├── NoSuchNode            no living node has this id or name
     │   ├── NoSuchRun             the run never existed, was merged into a later one, or was pruned
     │   └── NoSuchSchedule        the schedule never existed, or was deleted
     ├── LeaseLost                 the lease is lost, and with it the right to act
     ├── RequestUnderWay           a request with this key was begun, and its answer is not known; nothing was done
     ├── SecretUnavailable         a secret could not be looked up, or is used where it has no value
-    ├── StateChanged              a run or schedule is no longer as the caller saw it; nothing was done
+    ├── StateChanged              a run, schedule or lock is no longer as the caller saw it; nothing was done
     ├── SequenceConflict          a sequence has changed since it was read; nothing was written
     ├── StoreClosed               the store was used after it was closed
     ├── TransactionConflict       the run was changed during a fenced transaction; nothing was written, try again
@@ -209,7 +210,7 @@ class SecretUnavailable(FencepostError):
 
 
 class StateChanged(FencepostError):
-    """A run or schedule is no longer as the caller saw it; nothing was changed. Look again, and decide again."""
+    """A run, schedule or lock is no longer as the caller saw it; nothing was changed. Look again, and decide again."""
 
 
 class IllegalMove(FencepostError):

@@ -35,7 +35,7 @@ LEDGER, LEASES = "ledger", "leases"
 REVOKED = "revoked"
 
 
-class Taken(NamedTuple):
+class Revocation(NamedTuple):
     """What a release did: the lock as it was held, or as it is if it was not held."""
 
     record: LeaseRecord
@@ -87,13 +87,13 @@ class LeasesInLedger:
         found = self._asked(lambda rows: self._reading.sessions(rows, grants)) or {}
         return {grant_id: sight for grant_id, (_, _, sight) in found.items()}
 
-    def release(self, cursor: Cursor, name: str, token: int | None) -> Taken:
+    def release(self, cursor: Cursor, name: str, token: int | None) -> Revocation:
         """End the grant of a name in the transaction of `cursor`. See `refuse_other` for `token`."""
         record = self._reading.lease(_rows_of(cursor), name)
         if record is None:
             raise NoSuchLock(name)
         if not record.is_held:
-            return Taken(record, is_released=False)
+            return Revocation(record, is_released=False)
         refuse_other(record, token)
         ending = GrantEnding(name=name, grant_id=str(record.grant_id), token=record.token, why=REVOKED)
         cursor.execute(self._reading.sql.end, ending.parameters)
@@ -102,7 +102,7 @@ class LeasesInLedger:
         cursor.execute(self._reading.sql.past_of, (REVOKED, name))
         if self._ledger.dialect.name == "postgresql":  # waiters on the others ask again by themselves
             cursor.execute("SELECT pg_notify(%s, %s)", (self._channel, name))
-        return Taken(record, is_released=True)
+        return Revocation(record, is_released=True)
 
     def _asked(self, ask: Callable[[Rows], T]) -> T | None:
         """Read. Before the first node or lock has made the tables, there is nothing: None."""

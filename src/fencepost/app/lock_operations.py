@@ -20,7 +20,7 @@ from fencepost.app.lease_places import (
     LEDGER,
     LeasesElsewhere,
     LeasesInLedger,
-    Taken,
+    Revocation,
     gone_meanwhile,
     leases_at,
     leases_of,
@@ -202,7 +202,7 @@ class LockOperations:
     ) -> ReleasedLockRecord:
         """Release in a store that cannot share a transaction with the audit: say so before, and what came of it."""
         if not record.is_held:
-            return _released(Taken(record, is_released=False), act.store)
+            return _released(Revocation(record, is_released=False), act.store)
         refuse_other(record, token)
         detail = _detail(record, act.store)
         self._say(act, BEGUN, detail)
@@ -214,9 +214,9 @@ class LockOperations:
         if not is_done:
             self._say(act, NOT_DONE, detail)
             raise gone_meanwhile(record.name)
-        return self._ledger.write(lambda cursor: self._noted(cursor, Taken(record, is_released=True), act))
+        return self._ledger.write(lambda cursor: self._noted(cursor, Revocation(record, is_released=True), act))
 
-    def _noted(self, cursor: Cursor, taken: Taken, act: _Act) -> ReleasedLockRecord:
+    def _noted(self, cursor: Cursor, taken: Revocation, act: _Act) -> ReleasedLockRecord:
         """Note a release in the transaction of `cursor`, unless there was nothing to release."""
         if taken.is_released:
             about = About(by=act.who, reason=act.why, token=taken.record.token, detail=_detail(taken.record, act.store))
@@ -296,6 +296,6 @@ def _detail(record: LeaseRecord, store: str) -> dict[str, Any]:
     return {"lock": record.name, "store": store, "holder": record.holder, "token": record.token}
 
 
-def _released(taken: Taken, store: str) -> ReleasedLockRecord:
+def _released(taken: Revocation, store: str) -> ReleasedLockRecord:
     record = taken.record
     return ReleasedLockRecord(record.name, store, taken.is_released, record.holder, record.token)
