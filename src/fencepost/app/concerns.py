@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from fencepost.app.finding_concerns import DAY_US, ConcernFinder, Found, Shown, grouped
+from fencepost.app.finding_concerns import DAY_US, ConcernFinder, FoundConcern, Shown, grouped
 from fencepost.app.pause_times import pause_end_us
 from fencepost.app.records.concerns import AcknowledgedRecord, ChangeRecord, ConcernRecord
 from fencepost.app.scoped import acting, actor, masked
@@ -120,10 +120,10 @@ class Concerns:
         return ChangeRecord(instant(line.at), line.what, line.job, line.run_id, line.schedule, by, line.reason)
 
 
-def _rows(group: Sequence[Found], known: Sequence[Acknowledgement]) -> list[ConcernRecord]:
+def _rows(group: Sequence[FoundConcern], known: Sequence[Acknowledgement]) -> list[ConcernRecord]:
     """Return the row of what nobody has acknowledged, and that of the rest; each is that of its latest."""
-    fresh: list[Found] = []
-    rest: list[tuple[Found, Acknowledgement]] = []
+    fresh: list[FoundConcern] = []
+    rest: list[tuple[FoundConcern, Acknowledgement]] = []
     for each in group:
         id_ = concern_id(each.subject, each.occurrence)
         by = next((row for row in known if covers(row.id, id_)), None)
@@ -137,7 +137,7 @@ def _rows(group: Sequence[Found], known: Sequence[Acknowledgement]) -> list[Conc
     return rows
 
 
-def _record(group: Sequence[Found], looked_at: int) -> ConcernRecord:
+def _record(group: Sequence[FoundConcern], looked_at: int) -> ConcernRecord:
     latest, more = group[0], len(group) - 1
     words = latest.words() + (f"; and {more}{'+' if looked_at >= _MANY else ''} more of this kind" if more else "")
     since_us = latest.occurrence.since_us

@@ -19,7 +19,7 @@ from fencepost.app.records import spelled as spelled_at
 from fencepost.core.concerns import ConcernKind, Occurrence
 from fencepost.core.duration import spelled
 from fencepost.core.noted import Noted
-from fencepost.core.tick import instant, microseconds
+from fencepost.core.tick import microseconds
 from fencepost.ledger import attention
 
 if TYPE_CHECKING:
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from fencepost.ledger.schedule_rows import StoredSchedule
 
 DAY_US = 86_400_000_000
-_WEEK_US = 7 * DAY_US  # runs that were given up are shown for so long after they were asked for
+_WEEK_US = 7 * DAY_US  # runs that were given up are shown for so long
 _LATE_US = 60_000_000
 _LONG_DRAIN_US = 3_600_000_000  # longer than most runs take
 _MOST = 200
 _ROWS = 20  # of one kind
+_NODES = 100
 _NEAR = 0.9  # of the timeout
 _LATE_RENEWAL = 0.66  # of the ttl: two renewals in a row have failed
 _LOOKS = "it only shows more, and changes nothing"
@@ -45,7 +46,7 @@ Shown = Callable[[Sequence["RunRow"]], list[RunRecord]]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundConcern:
     """One occurrence. Those of one kind and subject may be shown as one row, which is then that of the latest.
 
     `words` are made when it is shown: they may need another question.
@@ -78,7 +79,7 @@ class ConcernFinder:
         self.now_us = ledger.now_us()
         self._jobs: Mapping[str, JobRecord] = {each.name: each for each in ask.jobs()}
 
-    def found(self) -> Iterator[Found]:
+    def found(self) -> Iterator[FoundConcern]:
         """Yield all occurrences, in the order of their kinds."""
         yield from self._ledger_held()
         yield from self._nodes()
@@ -92,12 +93,12 @@ class ConcernFinder:
 
     # -- the ledger and the nodes ------------------------------------------------------------------------------------
 
-    def _ledger_held(self) -> Iterator[Found]:
+    def _ledger_held(self) -> Iterator[FoundConcern]:
         because = self._ask.held_because()
         if because is None:
             return
         number = int(hashlib.sha256(because.encode()).hexdigest()[:12], 16)
-        yield Found(
+        yield FoundConcern(
             ConcernKind.LEDGER_HELD,
             "",
             Occurrence(0, number),
@@ -106,9 +107,12 @@ class ConcernFinder:
             consequence="it shows what has changed, and the two decisions that a person can make",
         )
 
-    def _nodes(self) -> Iterator[Found]:
-        living = self._ask.nodes(living=True)
-        ended = [each for each in self._ask.nodes(limit=len(living) + 50) if not each.is_living]
+    def _nodes(self) -> Iterator[FoundConcern]:
+        found = self._ask.nodes(limit=_NODES)  # the living first
+        living = [each for each in found if each.is_living]
+        if len(living) > _NODES - _ROWS:
+            found = self._ask.nodes(limit=len(self._ask.nodes(living=True)) + _ROWS)
+        ended = [each for each in found if not each.is_living]
         if self._jobs and not living:
             yield self._no_node(ended)
         for each in living:
@@ -118,12 +122,12 @@ class ConcernFinder:
             if each.dead_at is not None and microseconds(each.dead_at) > self.now_us - DAY_US:
                 yield self._died(each)
 
-    def _no_node(self, ended: Sequence[NodeRecord]) -> Found:
+    def _no_node(self, ended: Sequence[NodeRecord]) -> FoundConcern:
         nobody = "no node takes part, so nothing runs"
         if self._seen is not None:
             nobody = "no living node has one of your jobs, so none of them runs"
         ends = [microseconds(at) for each in ended if (at := each.dead_at or each.left_at) is not None]
-        return Found(
+        return FoundConcern(
             ConcernKind.NO_NODE,
             "",
             Occurrence(max(ends, default=0), 0),
@@ -132,14 +136,14 @@ class ConcernFinder:
             consequence="it shows which nodes took part before, and how they ended",
         )
 
-    def _paused(self) -> Iterator[Found]:
+    def _paused(self) -> Iterator[FoundConcern]:
         """Yield every pause of a queue, or of everything: it may have been forgotten."""
         for each in self._pauses.list():
             what = "everything" if each.queue is None else f"queue {each.queue}"
             flag = "--all" if each.queue is None else f"--queue {shlex.quote(each.queue)}"
             ends = "until it is resumed" if each.paused_until is None else f"until {spelled_at(each.paused_until)}"
             words = f"{what} is paused by {each.paused_by}, {ends}: {each.reason or 'no reason was given'}"
-            yield Found(
+            yield FoundConcern(
                 ConcernKind.PAUSED,
                 each.queue or "",
                 Occurrence(microseconds(each.paused_at), 0),
@@ -148,13 +152,13 @@ class ConcernFinder:
                 consequence="nodes claim what waits, in its order",
             )
 
-    def _draining(self, node: NodeRecord) -> Iterator[Found]:
+    def _draining(self, node: NodeRecord) -> Iterator[FoundConcern]:
         """Yield a node that was asked to drain long ago."""
         asked_us = None if node.drain_asked_at is None else microseconds(node.drain_asked_at)
         if asked_us is None or asked_us > self.now_us - _LONG_DRAIN_US:
             return
         words = f"node {node.name} has drained for {self._ago(asked_us)}, asked by {node.drain_by}: it waits for"
-        yield Found(
+        yield FoundConcern(
             ConcernKind.NODE_DRAINS,
             node.id,
             Occurrence(asked_us, 0),
@@ -164,25 +168,32 @@ class ConcernFinder:
             consequence="it shows the runs; the node leaves when they have ended",
         )
 
-    def _renewing_late(self, node: NodeRecord) -> Iterator[Found]:
+    def _renewing_late(self, node: NodeRecord) -> Iterator[FoundConcern]:
         """Yield a node whose lease is old; nothing where the lease store does not show ages."""
         age_s, ttl_s = node.lease_age_s, node.lease_ttl_s
-        if not age_s or not ttl_s or age_s < _LATE_RENEWAL * ttl_s:
+        if node.state == "overdue":
+            words = (
+                f"node {node.name} has not renewed its lease for its ttl; the next node that has watched it for a ttl"
+            )
+            words = f"{words} takes over its runs"
+        elif age_s and ttl_s and age_s >= _LATE_RENEWAL * ttl_s:
+            words = f"node {node.name} has not renewed its lease for {_time(age_s)}, and loses it after {_time(ttl_s)}"
+            words = f"{words}: others then take over its runs"
+        else:
             return
-        words = f"node {node.name} has not renewed its lease for {_time(age_s)}, and loses it after {_time(ttl_s)}"
-        yield Found(
+        yield FoundConcern(
             ConcernKind.NODE_LATE,
             node.id,
             Occurrence(microseconds(node.started_at), 0),
-            lambda: f"{words}: others then take over its runs",
+            lambda: words,
             node=node.id,
             command="fencepost nodes",
             consequence="it shows how old each lease is: one old lease is that node's trouble, many are the database's",
         )
 
-    def _died(self, node: NodeRecord) -> Found:
+    def _died(self, node: NodeRecord) -> FoundConcern:
         why = f": {node.dead_why}" if node.dead_why else ""
-        return Found(
+        return FoundConcern(
             ConcernKind.NODE_DIED,
             node.id,
             Occurrence(microseconds(node.dead_at), 0) if node.dead_at else Occurrence(0, 0),
@@ -194,7 +205,7 @@ class ConcernFinder:
 
     # -- schedules ---------------------------------------------------------------------------------------------------
 
-    def _schedules(self) -> Iterator[Found]:
+    def _schedules(self) -> Iterator[FoundConcern]:
         late = attention.unplanned(self._ledger, self._seen, before_us=self.now_us - _LATE_US, limit=_ROWS)
         for row in late:
             due_us = row.next_due_at or 0
@@ -205,8 +216,8 @@ class ConcernFinder:
             words = f"no living node has job {row.job}, so its schedule {row.id} is not planned"
             yield self._of_schedule(ConcernKind.JOB_WITHOUT_NODE, row, since_us, words)
 
-    def _of_schedule(self, kind: ConcernKind, row: StoredSchedule, since_us: int, words: str) -> Found:
-        return Found(
+    def _of_schedule(self, kind: ConcernKind, row: StoredSchedule, since_us: int, words: str) -> FoundConcern:
+        return FoundConcern(
             kind,
             row.id,
             Occurrence(since_us, 0),
@@ -219,17 +230,18 @@ class ConcernFinder:
 
     # -- runs --------------------------------------------------------------------------------------------------------
 
-    def _held(self) -> Iterator[Found]:
+    def _held(self) -> Iterator[FoundConcern]:
         for run in self._ask.runs(states=("waiting",), waits_for="person", after_id=0, limit=_ROWS):
             words = f"run {run.id} of {run.job} is held for a person" + (f": {run.why}" if run.why else "")
             consequence = f"lets the run go on; {self._strategy(run.job)}"
             found = self._of_run(ConcernKind.HELD, run, run.created_at, words, act="release", consequence=consequence)
             yield _alone(found, run)
 
-    def _given_up(self) -> Iterator[Found]:
-        dead = self._ask.runs(states=("dead",), since=instant(max(self.now_us - _WEEK_US, 0)), limit=_MOST)
-        repeated = attention.repeated(self._ledger, [run.id for run in dead])
-        for run in dead:
+    def _given_up(self) -> Iterator[FoundConcern]:
+        rows = attention.given_up(self._ledger, self._seen, limit=_MOST)
+        dead = [row for row in rows if (row.ended_at or row.created_at) > self.now_us - _WEEK_US]
+        repeated = attention.repeated(self._ledger, [row.id for row in dead])
+        for run in self._shown(dead):
             if run.id not in repeated:
                 error = ": ".join(filter(None, (run.error_code, _first_line(run.error))))
                 attempts = f"{run.attempts} attempt{'' if run.attempts == 1 else 's'}"
@@ -238,7 +250,7 @@ class ConcernFinder:
                 since = run.ended_at or run.created_at
                 yield self._of_run(ConcernKind.GIVEN_UP, run, since, words, act="retry", consequence=consequence)
 
-    def _late(self) -> Iterator[Found]:
+    def _late(self) -> Iterator[FoundConcern]:
         before_us = self.now_us - _LATE_US
         late = attention.late_in_queue(self._ledger, self._seen, before_us=before_us, limit=_MOST)
         waiting = self._shown(late) + self._ask.runs(states=("waiting",), waits_for="node", limit=_MOST)
@@ -248,7 +260,7 @@ class ConcernFinder:
             words = f"run {run.id} of {run.job} has waited for {waited}: {whys.get(run.id, 'it has not begun')}"
             yield self._of_run(ConcernKind.LATE, run, run.available_at, words)
 
-    def _near_timeout(self) -> Iterator[Found]:
+    def _near_timeout(self) -> Iterator[FoundConcern]:
         limits = {name: limit for name, job in self._jobs.items() if (limit := _timeout_us(job))}
         if not limits:
             return
@@ -271,10 +283,10 @@ class ConcernFinder:
         *,
         act: str = "look",
         consequence: str = _LOOKS,
-    ) -> Found:
+    ) -> FoundConcern:
         said = (lambda: words) if isinstance(words, str) else words
         verb = "show" if act == "look" else act
-        return Found(
+        return FoundConcern(
             kind,
             run.job,
             Occurrence(microseconds(since), run.id),
@@ -289,21 +301,19 @@ class ConcernFinder:
 
     # -- the journal -------------------------------------------------------------------------------------------------
 
-    def _noted(self) -> Iterator[Found]:
+    def _noted(self) -> Iterator[FoundConcern]:
         kinds = {
             str(Noted.SLA_MISSED): ConcernKind.SLA_MISSED,
             str(Noted.REFUSED_WRITE): ConcernKind.REFUSED_WRITE,
             str(Noted.CLOCK_LEAPT): ConcernKind.CLOCK_LEAPT,
         }
-        for what, kind in kinds.items():
-            since_us = self.now_us - DAY_US
-            lines = attention.noted(self._ledger, self._seen, [what], since_us=since_us, limit=_MOST)
-            for line in lines:
-                yield self._of_line(kind, line)
+        since_us = self.now_us - DAY_US
+        for line in attention.noted(self._ledger, self._seen, list(kinds), since_us=since_us, limit=len(kinds) * _MOST):
+            yield self._of_line(kinds[line.what], line)
 
-    def _of_line(self, kind: ConcernKind, line: JournalEntry) -> Found:
+    def _of_line(self, kind: ConcernKind, line: JournalEntry) -> FoundConcern:
         is_sla = kind is ConcernKind.SLA_MISSED
-        return Found(
+        return FoundConcern(
             kind,
             line.job or "",
             Occurrence(line.at, (line.run_id or 0) if is_sla else line.id),
@@ -335,7 +345,7 @@ class ConcernFinder:
         return (known and known.strategy) or "nothing is known of what keeps its effects from landing twice"
 
 
-def _alone(found: Found, run: RunRecord) -> Found:
+def _alone(found: FoundConcern, run: RunRecord) -> FoundConcern:
     """Return what is about one run by itself: another attempt of it is another occurrence."""
     return replace(found, subject=str(run.id), occurrence=Occurrence(found.occurrence.since_us, run.attempts))
 
@@ -346,9 +356,9 @@ def _line_words(line: JournalEntry) -> str:
     return f"{line.what}{by}" + (f": {line.reason}" if line.reason else "")
 
 
-def grouped(found: Iterable[Found]) -> dict[tuple[ConcernKind, str], list[Found]]:
+def grouped(found: Iterable[FoundConcern]) -> dict[tuple[ConcernKind, str], list[FoundConcern]]:
     """Return the occurrences by kind and subject, each group with its latest first."""
-    groups: dict[tuple[ConcernKind, str], list[Found]] = {}
+    groups: dict[tuple[ConcernKind, str], list[FoundConcern]] = {}
     for each in found:
         groups.setdefault((each.kind, each.subject), []).append(each)
     return {key: sorted(group, key=lambda each: each.occurrence, reverse=True) for key, group in groups.items()}

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.core.identity import canonical_json, request_hash
 from fencepost.core.overlap import exclusive_key
-from fencepost.core.runs import Requested
 from fencepost.errors import InvalidParameters
+from fencepost.ledger.requests import repetition
 
 if TYPE_CHECKING:
+    from fencepost.core.runs import Requested
     from fencepost.engine.requesting import KnownJob
     from fencepost.ledger.history import RunRow
     from fencepost.ledger.requests import RunCheck
@@ -36,24 +37,11 @@ def changed_request(
             "it is. To do the work with other parameters, repeat the run that it is a part of"
         )
     stored = job.signature.validate(params, job=job.name)
-    window_us = None if row.window_end is None else (row.window_start, row.window_end)
-    fields: list[Any] = [job.policy.known_as(job.name), stored]
-    return Requested(
-        job=row.job,
-        type=row.type,
+    window_us: Any = None if row.window_end is None else (row.window_start, row.window_end)
+    return repetition(row)._replace(
         params=canonical_json(stored),
-        params_hash=request_hash(*fields, window_us=window_us),  # type: ignore[arg-type]
-        schedule=row.schedule,
-        first_due_at_us=row.first_due_at,
-        due_at_us=row.due_at,
-        ticks=row.ticks,
-        window_start_us=row.window_start,
-        window_end_us=row.window_end,
-        priority=row.priority,
-        queue=row.queue,
+        params_hash=request_hash(job.policy.known_as(job.name), stored, window_us=window_us),
         exclusive_key=_key(row, job, stored),
-        retry_of=row.id,
-        generation=row.generation,
     )
 
 

@@ -20,11 +20,7 @@ What = Annotated[str, typer.Argument(metavar="WHAT", help="What it is, such as g
 Id = Annotated[str, typer.Argument(metavar="ID", help="Its id, as fencepost now shows it.")]
 
 
-def now(
-    *,
-    ledger: LedgerUrlOption = "",
-    as_json: Json = False,
-) -> int:
+def now(*, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
     """Show what needs a person, worst first, and what a person has acknowledged.
 
     Exit code 3: something needs a person.
@@ -73,13 +69,7 @@ def acknowledge(
 
 
 def unacknowledge(
-    what: What,
-    id: Id,
-    *,
-    reason: Reason = "",
-    by: By = "",
-    ledger: LedgerUrlOption = "",
-    as_json: Json = False,
+    what: What, id: Id, *, reason: Reason = "", by: By = "", ledger: LedgerUrlOption = "", as_json: Json = False
 ) -> int:
     """Withdraw an acknowledgement, of whoever it is.
 

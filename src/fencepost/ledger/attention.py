@@ -14,11 +14,11 @@ from sqlalchemy import Select, func, select
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.duplicates import CALLED_OFF
-from fencepost.ledger.history import RunRow, live_runs
+from fencepost.ledger.history import RunRow, runs_of_state
 from fencepost.ledger.journal import JournalEntry
 from fencepost.ledger.schedule_rows import StoredSchedule, every_row
 
-_NEWEST_LINES = 50_000  # of the journal, which has no index by kind or time
+_NEWEST_LINES = 20_000  # of the journal, which has no index by kind or time
 _MOST_DEPLOYS = 20
 
 Jobs = Collection[str] | None
@@ -49,12 +49,18 @@ def _schedules(database: Database, jobs: Jobs, query: Select[Any]) -> list[Store
 def long_running(database: Database, jobs: Jobs, *, started_before_us: int, limit: int) -> list[RunRow]:
     """Return running runs that began before a time, those that run longest first."""
     started = database.tables.run.c.started_at
-    return live_runs(database, jobs, "running", [started < started_before_us], order=started, limit=limit)
+    return runs_of_state(database, jobs, "running", [started < started_before_us], order=started, limit=limit)
+
+
+def given_up(database: Database, jobs: Jobs, *, limit: int) -> list[RunRow]:
+    """Return the newest runs that were given up."""
+    newest = database.tables.run.c.id.desc()
+    return runs_of_state(database, jobs, "dead", [], order=newest, limit=limit)
 
 
 def late_in_queue(database: Database, jobs: Jobs, *, before_us: int, limit: int) -> list[RunRow]:
     """Return some of the runs that could have begun before a time, and have not."""
-    return live_runs(database, jobs, "queued", [database.tables.run.c.available_at < before_us], limit=limit)
+    return runs_of_state(database, jobs, "queued", [database.tables.run.c.available_at < before_us], limit=limit)
 
 
 def repeated(database: Database, run_ids: Collection[int]) -> set[int]:

@@ -347,7 +347,7 @@ def counts(
     return (connection or database).read(work)
 
 
-def live_runs(
+def runs_of_state(
     database: Database,
     jobs: Collection[str] | None,
     state: str,
@@ -356,13 +356,13 @@ def live_runs(
     order: Any = None,
     limit: int,
 ) -> list[RunRow]:
-    """Return runs of a state that is not an end, read by the index of that state; of `jobs`, None for all."""
+    """Return runs of a state that few runs have, read by the index of that state; of `jobs`, None for all."""
     c = database.tables.run.c
     if jobs is not None and not jobs:
         return []
     query = _all(database).where(c.state == _as_literal(state), *conditions).limit(limit)
     if jobs is not None:
-        # Hidden from the query planner: few runs are live, but a job may have many runs in history.
+        # Hidden from the query planner: few runs have this state, but a job may have many runs in history.
         query = query.where(func.coalesce(c.job, "").in_(sorted(jobs)))
     ordered = query if order is None else query.order_by(order)
     return database.read(lambda cursor: [RunRow(*row) for row in database.rows(cursor, ordered)])

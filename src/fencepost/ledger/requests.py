@@ -279,7 +279,7 @@ def _repeated(
     origin_key: str | None = None,
 ) -> list[Enqueued]:
     keys = [f"retry:{row.id}" if once else origin_key for row in rows]
-    repetitions = [_again(row, by, reason, key) for row, key in zip(rows, keys, strict=True)]
+    repetitions = [repetition(row, by, reason, key) for row, key in zip(rows, keys, strict=True)]
     roots = [root_of(database, cursor, row).to_text() for row in rows]
     made = record(database, cursor, [each._replace(root=root) for each, root in zip(repetitions, roots, strict=True)])
     for row, each in zip(rows, made, strict=True):
@@ -293,13 +293,14 @@ def _repeated(
     return made
 
 
-def _again(row: RunRow, by: str | None, reason: str | None, origin_key: str | None) -> Requested:
+def repetition(row: RunRow, by: str | None = None, reason: str | None = None, key: str | None = None) -> Requested:
+    """Return the request for a run that repeats `row`, without its root; `key` is its origin key."""
     return Requested(
         job=row.job,
         type=row.type,
         params=row.params,
         params_hash=row.params_hash,
-        origin_key=origin_key,
+        origin_key=key,
         schedule=row.schedule,
         first_due_at_us=row.first_due_at,
         due_at_us=row.due_at,

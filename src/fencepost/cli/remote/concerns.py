@@ -10,6 +10,9 @@ from fencepost.cli.remote.connection import ServerConnection
 from fencepost.cli.remote.subjects import pause_body, records
 from fencepost.core.duration import Duration
 
+Time = datetime | str | None
+Lasting = Duration | None
+
 
 class RemoteConcerns:
     """The methods of `fencepost.app.concerns.Concerns` that commands use."""
@@ -22,14 +25,7 @@ class RemoteConcerns:
         return records(ChangeRecord, self._server.get("/now/changes"))
 
     def acknowledge(
-        self,
-        what: str,
-        id: str,
-        *,
-        by: str,
-        note: str | None = None,
-        until: datetime | str | None = None,
-        duration: Duration | None = None,
+        self, what: str, id: str, *, by: str, note: str | None = None, until: Time = None, duration: Lasting = None
     ) -> None:
         """Say that you know of something."""
         self._server.act("/now/acknowledge", {"what": what, "id": id} | pause_body(note, until, duration))
