@@ -38,7 +38,8 @@ class FigureCounts:
         self._clock = clock
         self._hour = 0
         self._ended: Counter[tuple[str, str, str | None, int]] = Counter()  # of this hour, by what `_sum_up` reads
-        self._now: dict[str, Figures] = {}  # of this hour
+        self._unrun: list[tuple[str, str]] = []  # of this hour
+        self._now: dict[str, Figures] = {}  # of this hour, without these
         self._changed: dict[Key, Figures] = {}  # what is not written as it is now
         self._taken: dict[Key, Figures] = {}
         self.on_first_change: Callable[[], None] = lambda: None
@@ -68,9 +69,8 @@ class FigureCounts:
         if not runs:
             return
         with self._lock:
-            was_empty = self._begin(self._clock.there_us())
-            for job, word in runs:
-                self._figures_of(job).outcomes[word] += 1
+            was_empty = self._begin(self._clock.there_us()) if self._clock.is_known else not self.has_changed
+            self._unrun.extend(runs)
         if was_empty:
             self.on_first_change()
 
@@ -78,7 +78,8 @@ class FigureCounts:
         """Go on to the hour of this time; return whether nothing waits to be written. Call it, and count, locked."""
         hour = hour_of(now_us)
         if hour > self._hour and (self._clock.is_believed or not self._hour):
-            self._sum_up()
+            if self._hour:
+                self._sum_up()
             self._hour, self._now = hour, {}
         return not self.has_changed
 
@@ -93,7 +94,10 @@ class FigureCounts:
                 figures.run_times[bucket] += count
             if state == _DEAD:
                 figures.outcomes[_DEAD] += count
+        for job, word in self._unrun:
+            self._figures_of(job).outcomes[word] += 1
         self._ended.clear()
+        self._unrun.clear()
 
     def _figures_of(self, job: str) -> Figures:
         """Return the figures of a job to count in."""
@@ -108,11 +112,15 @@ class FigureCounts:
     @property
     def has_changed(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self._changed or self._ended)
+        return bool(self._changed or self._ended or self._unrun)
 
     def take(self) -> dict[Key, tuple[str, str]]:
         """Return what has changed, as it is stored. What is not written has to be given back."""
         with self._lock:
+            if not self._hour:
+                if not self._clock.is_known:  # a node gave up runs of another before it knew what time it is
+                    return {}
+                self._hour = hour_of(self._clock.there_us())
             self._sum_up()
             self._taken, self._changed = self._changed, {}
             return {key: figures.stored() for key, figures in self._taken.items()}
