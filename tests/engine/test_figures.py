@@ -83,7 +83,7 @@ def test_figures_of_a_node_that_has_left_equal_its_history(ledger_url: str) -> N
         figures = counted(made.ledger, *names)
         words, timed = in_history(made.ledger, *names)
         assert figures.outcomes == words
-        assert figures.timed == timed
+        assert figures.run_times.total() == timed
         assert (words["lost"], words["failed"], words["dead"]) == (1, 9, 3)
 
 
