@@ -83,7 +83,7 @@ def test_figures_of_a_node_that_has_left_equal_its_history(ledger_url: str) -> N
         figures = counted(made.ledger, *names)
         words, timed = in_history(made.ledger, *names)
         assert figures.outcomes == words
-        assert figures.timed == timed
+        assert figures.run_times.total() == timed
         assert (words["lost"], words["failed"], words["dead"]) == (1, 9, 3)
 
 
@@ -218,6 +218,16 @@ def test_a_clock_that_goes_back_replaces_no_row_by_one_with_less(
         (HOUR_US, '{"skipped":3}'),
         (0, '{"succeeded":4}'),
     ]
+
+
+def test_what_is_counted_before_the_ledger_has_told_the_time_is_counted_when_it_has(made: Writing) -> None:
+    made.node.figures.unrun([("work", "lost")])
+    made.writer.settle(0.0)
+    assert (made.written, made.writer.is_empty) == ([], False)
+    made.run(1)
+    made.writer.settle(0.0)
+    [row] = figures_since(made.stand.ledger, ["work"], 0)[0]
+    assert (row.hour, row.outcomes) == (hour_of(made.stand.ledger.now_us()), '{"succeeded":1,"lost":1}')
 
 
 def test_figures_that_come_when_their_hour_may_have_been_merged_are_dropped_and_reported(

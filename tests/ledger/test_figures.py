@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from fencepost.core.figures import HOUR_US, Figures, hour_of, total
+from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.figures import (
     KEPT_US,
     MERGED,
@@ -18,6 +19,7 @@ from fencepost.ledger.figures import (
 )
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.pruning import Retention, prune
+from tests.servers import RUNTIME
 
 
 def row(job: str, hour: int, node: str, succeeded: int, bucket: int = 70) -> FigureRow:
@@ -73,6 +75,26 @@ def test_hours_that_are_over_are_merged_without_loss_and_others_are_left_alone(l
     assert from_us == now - MERGED_AFTER_US
     assert [each.node for each in found(ledger, "settle")] == [MERGED, "a", "b", "c"]
     assert found(ledger, "settle")[0] == FigureRow("settle", over, MERGED, '{"succeeded":19}', '{"2":10,"70":9}')
+    assert {job: whole(ledger, job) for job in before} == before
+
+
+def test_nodes_that_merge_at_once_lose_nothing_and_count_nothing_twice(ledger: Ledger) -> None:
+    over = hour_of(ledger.now_us()) - MERGED_AFTER_US - HOUR_US
+    stored(ledger, *(row(job, over, f"n{n}", n + 1) for job in ("settle", "report") for n in range(12)))
+    before = {job: whole(ledger, job) for job in ("settle", "report")}
+
+    def merge() -> None:
+        for _ in range(200):
+            try:
+                if not merge_figures(ledger, ledger, limit=3)[0]:
+                    return
+            except LedgerUnavailable:  # as a loop does
+                continue
+
+    tasks = [RUNTIME.spawn(f"merging-{n}", merge) for n in range(3)]
+    for task in tasks:
+        task.join(60)
+    assert [row.node for row in found(ledger, *before)] == [MERGED, MERGED]
     assert {job: whole(ledger, job) for job in before} == before
 
 

@@ -6,18 +6,20 @@ figures may be that old; `fencepost.ledger.figures` says what is kept.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from fencepost.app.records.figures import FiguresRecord, HourRecord, OutcomesRecord, RunTimesRecord
-from fencepost.core.figures import HOUR_US, Figures, hour_of, total
+from fencepost.core.figures import HOUR_US, hour_of, read_outcomes, read_run_times
 from fencepost.core.tick import instant
 from fencepost.ledger.figures import figures_since
 from fencepost.ledger.nodes import living_nodes
 from fencepost.schema.revisions import known_by
 
 if TYPE_CHECKING:
+    from fencepost.ledger.figures import FigureRow
     from fencepost.ledger.ledger import Ledger
     from fencepost.ledger.nodes import NodeRow
 
@@ -25,33 +27,66 @@ USUAL_US = 24 * HOUR_US
 _COUNTS_FROM = 5  # nodes that know this step of the ledger's tables count
 
 
-def figures_of(ledger: Ledger, jobs: Collection[str], *, since_us: int | None) -> list[FiguresRecord]:
-    """Return the figures of these jobs, in their order; since a day ago if `since_us` is None."""
+def figures_of(
+    ledger: Ledger, jobs: Collection[str], *, since_us: int | None, is_one: bool = True
+) -> list[FiguresRecord]:
+    """Return the figures of these jobs, in their order; since a day ago if `since_us` is None.
+
+    With `is_one`, also the run times of each hour.
+    """
     now_us = ledger.now_us()
     first_us = hour_of(now_us - USUAL_US if since_us is None else since_us)
     rows, is_cut = figures_since(ledger, jobs, first_us)
     if is_cut:  # the oldest hour that was read may lack rows
         first_us = rows[-1].hour + HOUR_US
-    by_job: dict[str, dict[int, Figures]] = defaultdict(lambda: defaultdict(Figures.none))
+    sums = {job: _JobSum(is_one) for job in jobs}
     for row in rows:
-        if row.hour >= first_us:
-            by_job[row.job][row.hour].add(row.figures())
+        if row.hour >= first_us and row.job in sums:
+            sums[row.job].add(row)
     silent = _not_counting(living_nodes(ledger))
-    until_us = max(now_us, first_us)
-    return [_record(job, by_job[job], first_us, until_us, silent[job]) for job in jobs]
+    stretch = instant(first_us), instant(max(now_us, first_us))
+    return [sums[job].record(job, stretch, silent[job]) for job in jobs]
 
 
-def _record(job: str, hours: dict[int, Figures], since_us: int, until_us: int, not_counting: int) -> FiguresRecord:
-    whole = total(hours.values())
-    return FiguresRecord(
-        job=job,
-        since_at=instant(since_us),
-        until_at=instant(until_us),
-        outcomes=OutcomesRecord.of(whole),
-        run_times=RunTimesRecord.of(whole),
-        not_counting=not_counting,
-        hours=tuple(HourRecord.of(hour, hours[hour]) for hour in sorted(hours)),
-    )
+class _JobSum:
+    """The sum of the rows of one job. A page has thousands of rows, so they are added as plain dictionaries."""
+
+    def __init__(self, has_times: bool) -> None:
+        self._has_times = has_times
+        self._outcomes: dict[str, int] = {}
+        self._times: dict[int, int] = {}
+        self._hours: dict[int, tuple[dict[str, int], dict[int, int]]] = {}
+
+    def add(self, row: FigureRow) -> None:
+        outcomes, times = read_outcomes(row.outcomes), read_run_times(row.histogram)
+        if (hour := self._hours.get(row.hour)) is None:
+            hour = self._hours[row.hour] = ({}, {})
+        _add(self._outcomes, outcomes)
+        _add(hour[0], outcomes)
+        _add(self._times, times)
+        if self._has_times:
+            _add(hour[1], times)
+
+    def record(self, job: str, stretch: tuple[datetime, datetime], not_counting: int) -> FiguresRecord:
+        return FiguresRecord(
+            job=job,
+            since_at=stretch[0],
+            until_at=stretch[1],
+            outcomes=OutcomesRecord.of(self._outcomes),
+            run_times=RunTimesRecord.of(self._times),
+            not_counting=not_counting,
+            hours=tuple(self._hour(hour) for hour in sorted(self._hours)),
+        )
+
+    def _hour(self, hour: int) -> HourRecord:
+        outcomes, times = self._hours[hour]
+        found = RunTimesRecord.of(times) if self._has_times else None
+        return HourRecord(instant(hour), OutcomesRecord.of(outcomes), found)
+
+
+def _add(into: dict[Any, int], counts: Mapping[Any, int]) -> None:
+    for name, count in counts.items():
+        into[name] = into.get(name, 0) + count
 
 
 def _not_counting(nodes: Iterable[NodeRow]) -> Counter[str]:

@@ -330,6 +330,7 @@ class Looking:
         """Return how the attempts of jobs ended and how long they took, hour by hour: of one, of `jobs`, or of all.
 
         By name: those after `after`, at most `limit`. `since`: by default a day ago. Of `jobs`, those on record count.
+        Run times of each hour are returned for one job alone.
         """
         since_us, most = optional_us(since, "since"), page_limit(limit)
         if job is not None:
@@ -338,7 +339,7 @@ class Looking:
             allowed = self._scope.visible
             wanted = allowed if jobs is None else frozenset(jobs) if allowed is None else allowed.intersection(jobs)
             names = sorted(row.name for row in job_rows.jobs(self._ledger, names=wanted) if row.name > after)[:most]
-        return figures_of(self._ledger, names, since_us=since_us)
+        return figures_of(self._ledger, names, since_us=since_us, is_one=job is not None)
 
     def journal(
         self,

@@ -67,9 +67,10 @@ def _draw_hours(found: FiguresRecord) -> None:
     draw_rows(("hour", *_COLUMNS), [*rows, ("all", *_cells(found.outcomes, found.run_times))], spare=_SPARE)
 
 
-def _cells(outcomes: OutcomesRecord, times: RunTimesRecord) -> tuple[str, ...]:
+def _cells(outcomes: OutcomesRecord, times: RunTimesRecord | None) -> tuple[str, ...]:
     counts = (str(getattr(outcomes, word) or "") for word in _WORDS)
-    return (*counts, *("" if each is None else spelled(each) for each in (times.p50_s, times.p95_s, times.p99_s)))
+    found = () if times is None else (times.p50_s, times.p95_s, times.p99_s)
+    return (*counts, *("" if each is None else spelled(each) for each in found))
 
 
 def _say_what_is_missing(found: Sequence[FiguresRecord]) -> None:

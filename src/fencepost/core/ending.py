@@ -87,6 +87,7 @@ def ending_of(policy: Policy, claim: Claim, ended: Ended, *, random: float) -> E
         ended.result,
         fate.why or ended.reason,
         claim.exclusive_key,
+        claim.job,
     )
 
 

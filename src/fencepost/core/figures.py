@@ -16,9 +16,12 @@ not know are passed over, as is what somebody has damaged.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from math import ceil, log
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from math import ceil
+from types import MappingProxyType
 from typing import NamedTuple
 
 HOUR_US = 3_600_000_000
@@ -30,8 +33,7 @@ ERROR = 0.05  # the largest relative error of a quantile
 GROWTH = (1 + ERROR) / (1 - ERROR)
 LAST_BUCKET = 300
 _FIRST_US = 100.0
-_PER_BUCKET = 1 / log(GROWTH)
-_OFFSET = log(_FIRST_US) * _PER_BUCKET
+_ENDS_US = [_FIRST_US * GROWTH**bucket for bucket in range(LAST_BUCKET)]  # of each bucket but the last
 
 
 class Quantiles(NamedTuple):
@@ -56,9 +58,7 @@ class Figures(NamedTuple):
     @staticmethod
     def read(outcomes: str, run_times: str) -> Figures:
         """Return what is stored, as far as it can be understood."""
-        words = {word: count for word, count in _counts(outcomes).items() if word in _KNOWN}
-        buckets = {_BUCKETS[text]: count for text, count in _counts(run_times).items() if text in _BUCKETS}
-        return Figures(Counter(words), Counter(buckets))
+        return Figures(Counter(read_outcomes(outcomes)), Counter(read_run_times(run_times)))
 
     def add(self, other: Figures) -> None:
         """Add other figures to these."""
@@ -69,26 +69,19 @@ class Figures(NamedTuple):
         """Return both as they are stored."""
         return _json(self.outcomes), _json({str(bucket): self.run_times[bucket] for bucket in sorted(self.run_times)})
 
-    @property
-    def timed(self) -> int:
-        """How many run times there are."""
-        return self.run_times.total()
 
-    def quantiles(self) -> Quantiles:
-        """Return p50, p95 and p99 of the run times."""
-        return Quantiles(*quantiles(self.run_times, (0.5, 0.95, 0.99)))
-
-
-def bucket_of(took_us: int) -> int:
-    """Return the bucket of a run time."""
-    if took_us <= _FIRST_US:
-        return 0
-    return min(ceil(log(took_us) * _PER_BUCKET - _OFFSET), LAST_BUCKET)
+bucket_of: Callable[[int], int] = partial(bisect_left, _ENDS_US)
+"""Returns the bucket of a run time in µs. Called for every attempt, so it is no function of ours."""
 
 
 def middle_s(bucket: int) -> float:
     """Return the run time that stands for a bucket, in seconds."""
     return _FIRST_US * GROWTH**bucket * 2 / (GROWTH + 1) / 1_000_000
+
+
+def usual_quantiles(run_times: Mapping[int, int]) -> Quantiles:
+    """Return p50, p95 and p99."""
+    return Quantiles(*quantiles(run_times, (0.5, 0.95, 0.99)))
 
 
 def quantiles(run_times: Mapping[int, int], shares: Sequence[float]) -> list[float | None]:
@@ -124,6 +117,17 @@ def total(every: Iterable[Figures]) -> Figures:
 
 _KNOWN = frozenset(WORDS)
 _BUCKETS = {str(bucket): bucket for bucket in range(LAST_BUCKET + 1)}
+
+
+@lru_cache(maxsize=4096)
+def read_outcomes(text: str) -> Mapping[str, int]:
+    """Return stored outcomes, as far as they can be understood. Kept: those of most hours are the same."""
+    return MappingProxyType({word: count for word, count in _counts(text).items() if word in _KNOWN})
+
+
+def read_run_times(text: str) -> dict[int, int]:
+    """Return stored run times, as far as they can be understood."""
+    return {_BUCKETS[bucket]: count for bucket, count in _counts(text).items() if bucket in _BUCKETS}
 
 
 def _counts(text: str) -> dict[str, int]:

@@ -79,6 +79,7 @@ class Ending(NamedTuple):
     result: str | None = None
     why: str | None = None
     exclusive_key: str | None = None
+    job: str = ""  # for those who count endings: the ledger knows it
 
 
 class StopReason(StrEnum):

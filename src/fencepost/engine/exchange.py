@@ -84,7 +84,6 @@ class Exchange(LedgerStep):
         self._claims: dict[Key, Claim] = {}
         self._of_lost_identity: set[Key] = set()
         self._ended: deque[Ending] = deque()
-        self._job_of: dict[Key, str] = {}  # of what has ended here and is not finished in the ledger yet
         self._retry_delays_us: list[int] = []
         self._batch = _LARGEST_BATCH
         self._is_unsure = False
@@ -166,7 +165,6 @@ class Exchange(LedgerStep):
                     self._release_at_gate([taken])
                     continue
                 ended.append(ending)
-                self._job_of[key] = taken.job
                 if outcome.error_code == UNKNOWN_JOB:
                     self._withdraw(taken.job)
                 if report is not None:
@@ -213,7 +211,7 @@ class Exchange(LedgerStep):
             self._expect_work()
         self._expect_again(finished.now_us)
         self._run_events.finished(batch, finished.refused)
-        self._figures.ended(batch, self._job_of, finished)
+        self._figures.ended(batch, finished)
         self._policies.warn_outlasting(finished.outlasting)
         for run_id in finished.refused:
             self._emit(

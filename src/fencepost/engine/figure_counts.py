@@ -10,7 +10,9 @@ replaced by one that has less. May be called by any thread.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from fencepost.core.figures import TIMED, Figures, bucket_of, hour_of, word_of
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from fencepost.ledger.reaping import Reaped
 
 _DEAD = "dead"
+_JOB, _STATE, _OUTCOME, _TOOK_US = (attrgetter(name) for name in ("job", "state", "outcome", "took_us"))
 Key = tuple[str, int]
 """A job, and when an hour began."""
 
@@ -34,30 +37,23 @@ class FigureCounts:
         self._lock = runtime.lock()
         self._clock = clock
         self._hour = 0
-        self._now: dict[str, Figures] = {}  # of this hour
+        self._ended: Counter[tuple[str, str, str | None, int]] = Counter()  # of this hour, by what `_sum_up` reads
+        self._unrun: list[tuple[str, str]] = []  # of this hour
+        self._now: dict[str, Figures] = {}  # of this hour, without these
         self._changed: dict[Key, Figures] = {}  # what is not written as it is now
         self._taken: dict[Key, Figures] = {}
         self.on_first_change: Callable[[], None] = lambda: None
 
-    def ended(self, batch: Sequence[Ending], job_of: dict[tuple[int, int], str], finished: Finished) -> None:
-        """Count the attempts that the ledger has accepted; take their jobs out of `job_of`."""
-        refused, take, seen = set(finished.refused), job_of.pop, dict[str, Figures]()
+    def ended(self, batch: Sequence[Ending], finished: Finished) -> None:
+        """Count the attempts that the ledger has accepted. Thousands end in a second, so little is done for each."""
+        accepted = [each for each in batch if each.run_id not in finished.refused] if finished.refused else batch
+        buckets = map(bucket_of, map(_TOOK_US, accepted))
         with self._lock:
             was_empty = self._begin(finished.now_us)
-            for ending in batch:
-                job = take((ending.run_id, ending.token), None)
-                if job is None or ending.outcome is None or ending.run_id in refused:
-                    continue
-                figures = seen.get(job)
-                if figures is None:
-                    figures = seen[job] = self._figures_of(job)
-                word = word_of(ending.state, ending.outcome)
-                figures.outcomes[word] += 1
-                if word in TIMED:
-                    figures.run_times[bucket_of(ending.took_us)] += 1
-                if ending.state == _DEAD:
-                    figures.outcomes[_DEAD] += 1
-        if was_empty and seen:
+            self._ended.update(
+                zip(map(_JOB, accepted), map(_STATE, accepted), map(_OUTCOME, accepted), buckets, strict=True)
+            )
+        if was_empty:
             self.on_first_change()
 
     def reaped(self, runs: Sequence[Reaped]) -> None:
@@ -73,9 +69,8 @@ class FigureCounts:
         if not runs:
             return
         with self._lock:
-            was_empty = self._begin(self._clock.there_us())
-            for job, word in runs:
-                self._figures_of(job).outcomes[word] += 1
+            was_empty = self._begin(self._clock.there_us()) if self._clock.is_known else not self.has_changed
+            self._unrun.extend(runs)
         if was_empty:
             self.on_first_change()
 
@@ -83,8 +78,26 @@ class FigureCounts:
         """Go on to the hour of this time; return whether nothing waits to be written. Call it, and count, locked."""
         hour = hour_of(now_us)
         if hour > self._hour and (self._clock.is_believed or not self._hour):
+            if self._hour:
+                self._sum_up()
             self._hour, self._now = hour, {}
-        return not self._changed
+        return not self.has_changed
+
+    def _sum_up(self) -> None:
+        """Add the endings that were counted to the figures of their jobs, in the present hour."""
+        for (job, state, outcome, bucket), count in self._ended.items():
+            if outcome is None:
+                continue  # handed back: it never began
+            word, figures = word_of(state, outcome), self._figures_of(job)
+            figures.outcomes[word] += count
+            if word in TIMED:
+                figures.run_times[bucket] += count
+            if state == _DEAD:
+                figures.outcomes[_DEAD] += count
+        for job, word in self._unrun:
+            self._figures_of(job).outcomes[word] += 1
+        self._ended.clear()
+        self._unrun.clear()
 
     def _figures_of(self, job: str) -> Figures:
         """Return the figures of a job to count in."""
@@ -99,11 +112,16 @@ class FigureCounts:
     @property
     def has_changed(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self._changed)
+        return bool(self._changed or self._ended or self._unrun)
 
     def take(self) -> dict[Key, tuple[str, str]]:
         """Return what has changed, as it is stored. What is not written has to be given back."""
         with self._lock:
+            if not self._hour:
+                if not self._clock.is_known:  # a node gave up runs of another before it knew what time it is
+                    return {}
+                self._hour = hour_of(self._clock.there_us())
+            self._sum_up()
             self._taken, self._changed = self._changed, {}
             return {key: figures.stored() for key, figures in self._taken.items()}
 

@@ -47,6 +47,11 @@ class LedgerClock:
             self._contact.unanswered()
 
     @property
+    def is_known(self) -> bool:
+        """Whether the ledger has answered yet. Before that, its time cannot be estimated."""
+        return self._observed_us is not None
+
+    @property
     def is_believed(self) -> bool:
         """Whether the ledger's clock advances like the clock of this node."""
         return self._gate.is_open

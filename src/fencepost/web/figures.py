@@ -6,8 +6,9 @@ Every bar is also in a table or a sentence. The hours are those of UTC: nodes co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from fencepost.app.records import HourRecord, OutcomesRecord
@@ -23,6 +24,8 @@ DAY, WEEK, ALL = 24, 7 * 24, 35 * 24
 STRETCHES = {"24h": (DAY, 1), "7d": (WEEK, 1), "35d": (ALL, 24)}
 """What the page of a job can show: hours, and how many of them are one bar."""
 _WORDS = ("succeeded", "failed", "timed_out", "lost", "interrupted", "cancelled", "skipped", "misfired", "dead")
+_COUNTS = attrgetter(*_WORDS)
+_NOTHING = dict.fromkeys(_WORDS, 0)
 _KINDS = (("good", ("succeeded",)), ("rest", ("interrupted", "cancelled", "skipped")), ("warn", ("lost", "misfired")),
           ("bad", ("failed", "timed_out")))  # fmt: skip
 
@@ -46,12 +49,12 @@ def job_figures(found: FiguresRecord, *, timeout_s: float | None, sla_s: float |
     """Return what the page of all jobs shows of the figures of a week."""
     day = bars_of(found.hours, until=found.until_at, hours=DAY, width=1)
     week = bars_of(found.hours, until=found.until_at, hours=WEEK, width=6)
-    day_words, week_words = in_words(_sum(day)), in_words(_sum(week))
+    day_words, week_words = (in_words(_sum([tuple(each.counts.values()) for each in bars])) for bars in (day, week))
     times = found.run_times
     share = times.p99_s / timeout_s if times.p99_s is not None and timeout_s else None
     return JobFigures(
-        day=svg.stacks([each.stack for each in day], title=f"the last 24 hours: {day_words}"),
-        week=svg.stacks([each.stack for each in week], title=f"the last 7 days: {week_words}"),
+        day=svg.stacks([each.parts for each in day], title=f"the last 24 hours: {day_words}"),
+        week=svg.stacks([each.parts for each in week], title=f"the last 7 days: {week_words}"),
         day_words=day_words,
         week_words=week_words,
         times=" / ".join(duration(each) for each in (times.p50_s, times.p95_s, times.p99_s) if each is not None),
@@ -64,34 +67,32 @@ def job_figures(found: FiguresRecord, *, timeout_s: float | None, sla_s: float |
 
 @dataclass(frozen=True, slots=True)
 class OutcomeBar:
-    """One or more hours: when they began, and what was counted in them."""
+    """One or more hours: when they began, and how many there are of each outcome."""
 
     at: datetime
-    hours: tuple[HourRecord, ...]
+    counts: dict[str, int]
 
     @property
-    def counts(self) -> dict[str, int]:
-        """How many there are of each outcome."""
-        return {word: sum(getattr(each.outcomes, word) for each in self.hours) for word in _WORDS}
+    def parts(self) -> svg.Stack:
+        """The counts by colour, from the bottom up."""
+        return svg.Stack(tuple((kind, sum(map(self.counts.__getitem__, words))) for kind, words in _KINDS), "")
 
     @property
     def stack(self) -> svg.Stack:
-        """The counts by colour, from the bottom up."""
-        counts = self.counts
-        parts = tuple((kind, sum(counts[word] for word in words)) for kind, words in _KINDS)
-        return svg.Stack(parts, f"{self.at:%d %b %H:%M}Z: {in_words(counts)}")
+        """The same with a title."""
+        return replace(self.parts, title=f"{self.at:%d %b %H:%M}Z: {in_words(self.counts)}")
 
 
 def bars_of(found: Sequence[HourRecord], *, until: datetime, hours: int, width: int) -> list[OutcomeBar]:
     """Return the bars of the last `hours`, `width` hours each, the oldest first; the last one has the present hour."""
     end = until.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     begin = end - timedelta(hours=hours)
-    bars: list[list[HourRecord]] = [[] for _ in range(hours // width)]
+    bars: list[list[tuple[int, ...]]] = [[] for _ in range(hours // width)]
     for each in found:
         place = (each.at - begin) // timedelta(hours=width)
         if 0 <= place < len(bars):
-            bars[place].append(each)
-    return [OutcomeBar(begin + timedelta(hours=at * width), tuple(each)) for at, each in enumerate(bars)]
+            bars[place].append(_COUNTS(each.outcomes))
+    return [OutcomeBar(begin + timedelta(hours=at * width), _sum(each)) for at, each in enumerate(bars)]
 
 
 def in_words(counts: dict[str, int] | OutcomesRecord) -> str:
@@ -102,6 +103,5 @@ def in_words(counts: dict[str, int] | OutcomesRecord) -> str:
     return ", ".join(said + given_up) or "nothing ended"
 
 
-def _sum(bars: Sequence[OutcomeBar]) -> dict[str, int]:
-    each_bar = [each.counts for each in bars if each.hours]
-    return {word: sum(counts[word] for counts in each_bar) for word in _WORDS}
+def _sum(counts: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    return dict(zip(_WORDS, map(sum, zip(*counts, strict=True)), strict=True)) if counts else dict(_NOTHING)

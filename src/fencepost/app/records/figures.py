@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from fencepost.app.records.record import LedgerRecord
-from fencepost.core.tick import instant
-
-if TYPE_CHECKING:
-    from fencepost.core.figures import Figures
+from fencepost.core.figures import usual_quantiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +28,9 @@ class OutcomesRecord(LedgerRecord):
     dead: int
 
     @staticmethod
-    def of(figures: Figures) -> OutcomesRecord:
+    def of(outcomes: Mapping[str, int]) -> OutcomesRecord:
         """Read what was counted."""
-        count = figures.outcomes
-        return OutcomesRecord(
-            succeeded=count["succeeded"],
-            failed=count["failed"],
-            timed_out=count["timed_out"],
-            lost=count["lost"],
-            interrupted=count["interrupted"],
-            cancelled=count["cancelled"],
-            skipped=count["skipped"],
-            misfired=count["misfired"],
-            dead=count["dead"],
-        )
+        return OutcomesRecord(*[outcomes.get(word, 0) for word in _WORDS])
 
     @property
     def bad(self) -> int:
@@ -56,6 +41,9 @@ class OutcomesRecord(LedgerRecord):
     def other(self) -> int:
         """How many neither succeeded nor failed nor were lost."""
         return self.interrupted + self.cancelled + self.skipped + self.misfired
+
+
+_WORDS = tuple(field.name for field in fields(OutcomesRecord))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +59,18 @@ class RunTimesRecord(LedgerRecord):
     p99_s: float | None
 
     @staticmethod
-    def of(figures: Figures) -> RunTimesRecord:
+    def of(run_times: Mapping[int, int]) -> RunTimesRecord:
         """Read what was counted."""
-        return RunTimesRecord(figures.timed, *(_rounded(each) for each in figures.quantiles()))
+        return RunTimesRecord(sum(run_times.values()), *(_rounded(each) for each in usual_quantiles(run_times)))
 
 
 @dataclass(frozen=True, slots=True)
 class HourRecord(LedgerRecord):
-    """The figures of one hour by the ledger's clock, from `at` on."""
+    """The figures of one hour by the ledger's clock, from `at` on. `run_times` is None unless one job was asked for."""
 
     at: datetime
     outcomes: OutcomesRecord
-    run_times: RunTimesRecord
-
-    @staticmethod
-    def of(hour_us: int, figures: Figures) -> HourRecord:
-        """Read what was counted in an hour."""
-        return HourRecord(instant(hour_us), OutcomesRecord.of(figures), RunTimesRecord.of(figures))
+    run_times: RunTimesRecord | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,7 @@ class HotPostgres(LedgerStatements):
 
     def end(self, cursor: Cursor, endings: EndingRows) -> tuple[int, int]:
         """End all attempts with one statement."""
-        ids, attempts, tokens, states, outcomes, delays, took, *texts, _ = zip(*endings.rows, strict=True)
+        ids, attempts, tokens, states, outcomes, delays, took, *texts, _, _ = zip(*endings.rows, strict=True)
         numbers = _numbers(ids)
         identity = (numbers, _numbers(attempts), _numbers(tokens))
         texts_or_none = [_any_texts(column) for column in texts]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PAGES = PageRoutes()
 _COLUMNS = ("name", "type", "doc", "strategy", "generation", "seen_at", "nodes", "renamed_to")
-_MOST_SHOWN = 50  # each has the figures of a week
+_MOST_SHOWN = 40  # each has the figures of a week: up to 168 rows
 _LATEST = 30
 _USUAL_STRETCH = "7d"
 _FIGURES_EVERY_S = 10  # nodes write them as often
