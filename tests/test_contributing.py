@@ -81,7 +81,7 @@ def test_every_kind_of_job_has_a_runner_that_can_be_made() -> None:
 def test_what_is_asked_for_is_a_column_of_the_same_name() -> None:
     worked_out = {"sla_us": "sla_at"}
     columns = [worked_out.get(name, name) for name in PASSED_KINDS]
-    assert len(columns) == len(Requested._fields)
+    assert len(columns) == len(Requested._fields) - 1  # search keys are rows of their own
     assert set(columns) <= set(RunRow._fields)
 
 

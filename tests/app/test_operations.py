@@ -12,6 +12,7 @@ import pytest
 from fencepost import App, cron, every
 from fencepost.app.composing import publish
 from fencepost.app.operations import Operations
+from fencepost.app.searching import RunSearch
 from fencepost.core.identity import params_hash, tick_key
 from fencepost.core.runs import Requested
 from fencepost.core.tick import instant
@@ -444,7 +445,13 @@ def test_every_filter_of_runs_is_a_parameter_of_its_own() -> None:
     taken = inspect.signature(Operations.runs).parameters
     assert not [each for each in taken.values() if each.kind is each.VAR_KEYWORD]
     fields = {name.removesuffix("_us") for name in RunFilter.__slots__ if name != "jobs"}  # that is of the scope
-    assert set(taken) == {"self", "before_id", "after_id", "limit", *fields}
+    assert set(taken) == {"self", "before_id", "after_id", "limit", *fields} - {"params"}
+    assert set(RunSearch.__annotations__) == fields
+
+
+def test_what_runs_cannot_be_looked_for_by_is_refused(app: App) -> None:
+    with pytest.raises(TypeError, match="did you mean 'job'"):
+        app.operations.find_runs(jbo="settle")
 
 
 def test_a_state_that_no_run_has_is_refused_and_one_alone_may_be_a_word(app: App) -> None:

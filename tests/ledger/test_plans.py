@@ -19,6 +19,7 @@ from fencepost.ledger.looking import cancels, look
 from fencepost.ledger.planning import SchedulePlan, plan
 from fencepost.ledger.promoting import promote_stranded
 from fencepost.ledger.reaping import reap
+from fencepost.ledger.search_keys import ids_with
 from testbed.postgres import Postgres
 from tests.ledger.scene import HORIZON_US, HOUR_US, Scene, ending, failed, tick
 from tests.ledger.test_planning import add_schedule, every_minute
@@ -291,3 +292,26 @@ def test_nor_if_the_planner_believes_that_a_job_is_rare_and_that_nothing_ever_ru
     add_runs(scene, 3000, state="running", node="elsewhere")
     scene.connection.rest()
     assert_alike(little, works(scene))
+
+
+def test_search_key_leads_to_its_newest_runs_whatever_other_keys_there_are(scene: Scene) -> None:
+    def work(other_keys: int) -> int:
+        scene.change("DELETE FROM {run_search}")
+        others = {"name": "'customer'", "value": _numbered(scene, "v"), "run_id": "n.n"}
+        insert_many(scene, "run_search", others, other_keys)
+        insert_many(scene, "run_search", others | {"value": "'7'"}, other_keys)
+        with metered(scene.connection) as meter:
+            found: list[int] = []
+            done = [
+                meter.work(
+                    lambda: found.extend(
+                        ids_with(scene.ledger, "customer", "7", before_id=200, limit=20, connection=scene.connection)
+                    )
+                )
+                for _ in range(2)
+            ]
+        assert found == [*range(199, 179, -1)] * 2
+        return done[-1]
+
+    little = work(LITTLE)
+    assert work(MUCH) <= 1.5 * little

@@ -40,7 +40,7 @@ from fencepost.app.records import (
     RunsFound,
     WhyRecord,
 )
-from fencepost.app.searching import RunWishes
+from fencepost.app.searching import RunSearch
 from fencepost.core.duration import Duration
 from fencepost.core.rights import Caller, HumanAct
 from fencepost.engine.backfilling import Backfilled
@@ -145,17 +145,11 @@ class Authorized:
         )
 
     def find_runs(
-        self,
-        *,
-        params: Mapping[str, str] | None = None,
-        before_id: int | None = None,
-        after_id: int | None = None,
-        limit: int = 100,
-        **wanted: Unpack[RunWishes],
+        self, *, before_id: int | None = None, after_id: int | None = None, limit: int = 100, **asked: Unpack[RunSearch]
     ) -> RunsFound:
         """Return a page of runs within bounds, and say how far the search came: see `Operations.find_runs`."""
         return self._authority.looks(
-            lambda ops: ops.find_runs(params=params, before_id=before_id, after_id=after_id, limit=limit, **wanted)
+            lambda ops: ops.find_runs(before_id=before_id, after_id=after_id, limit=limit, **asked)
         )
 
     def run(self, run_id: int, *, to: HumanAct = HumanAct.LOOK) -> RunRecord:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Unpack
 
@@ -35,7 +34,7 @@ from fencepost.app.records import (
 )
 from fencepost.app.records.record import read_json
 from fencepost.app.scoped import masked
-from fencepost.app.searching import KeyedIds, RunWishes, checked_params, find_runs
+from fencepost.app.searching import KeyedIds, RunSearch, checked_params, find_runs
 from fencepost.app.waiting import Cluster, why_it_waits
 from fencepost.core.grants import Grant, SessionSight
 from fencepost.core.log_chunks import Position, with_missing
@@ -145,37 +144,20 @@ class Looking:
 
         None does not filter. `since` and `until` compare the time of creation.
         """
-        wanted = self._wanted(
-            job=job,
-            states=states,
-            waits_for=waits_for,
-            schedule=schedule,
-            queue=queue,
-            node=node,
-            requested_by=requested_by,
-            retry_of=retry_of,
-            exclusive_key=exclusive_key,
-            since=since,
-            until=until,
-            ids=ids,
-        )
+        where = RunSearch(job=job, states=states, waits_for=waits_for, schedule=schedule, queue=queue, node=node)
+        whose = RunSearch(requested_by=requested_by, retry_of=retry_of, exclusive_key=exclusive_key, ids=ids)
+        wanted = self._wanted(**where | whose | RunSearch(since=since, until=until))
         return self._page(wanted, before_id=page_edge(before_id), after_id=page_edge(after_id), limit=page_limit(limit))
 
     def find_runs(
-        self,
-        *,
-        params: Mapping[str, str] | None = None,
-        before_id: int | None = None,
-        after_id: int | None = None,
-        limit: int = 100,
-        **wanted: Unpack[RunWishes],
+        self, *, before_id: int | None = None, after_id: int | None = None, limit: int = 100, **asked: Unpack[RunSearch]
     ) -> RunsFound:
         """Return a page of runs as `runs` does, within bounds: where no index helps, say how far the search came.
 
         `params` are texts by the names of parameters: ``{"customer": "7"}``. A search key that the job declares, or any
         job if none is given, leads to its runs over all history; other parameters are compared run by run.
         """
-        filtered = replace(self._wanted(**wanted), params=checked_params(params) or None)
+        filtered = self._wanted(**asked)
         before, after, most = page_edge(before_id), page_edge(after_id), min(page_limit(limit), _LARGEST_PAGE)
         return find_runs(
             self._page,
@@ -187,7 +169,9 @@ class Looking:
             keyed=self._keyed(filtered),
         )
 
-    def _wanted(self, **wanted: Unpack[RunWishes]) -> RunFilter:
+    def _wanted(self, **wanted: Unpack[RunSearch]) -> RunFilter:
+        for name in wanted.keys() - RunSearch.__annotations__.keys():
+            raise TypeError(f"runs cannot be looked for by {name!r}; {suggestion(name, RunSearch.__annotations__)}")
         ids, retry_of = wanted.get("ids"), wanted.get("retry_of")
         return RunFilter(
             job=wanted.get("job"),
@@ -203,6 +187,7 @@ class Looking:
             since_us=optional_us(wanted.get("since"), "since"),
             until_us=optional_us(wanted.get("until"), "until"),
             ids=None if ids is None else [each for each in ids if is_id(each)],
+            params=checked_params(wanted.get("params")) or None,
         )
 
     def _page(

@@ -47,6 +47,12 @@ class RunWishes(TypedDict, total=False):
     ids: Collection[int] | None
 
 
+class RunSearch(RunWishes, total=False):
+    """The same, and texts by the names of parameters: ``{"customer": "7"}``."""
+
+    params: Mapping[str, str] | None
+
+
 class Ask(Protocol):
     """Asks for a page of runs, newest first; with `after_id` oldest first."""
 

@@ -29,7 +29,7 @@ from fencepost.app.records import (
 from fencepost.app.records.record import LedgerRecord
 from fencepost.app.records.results import SearchRecord
 from fencepost.app.records.shapes import read_record
-from fencepost.app.searching import RunWishes
+from fencepost.app.searching import RunSearch, RunWishes
 from fencepost.cli.remote.concerns import RemoteConcerns
 from fencepost.cli.remote.connection import ServerConnection, part
 from fencepost.cli.remote.locks import RemoteLocks
@@ -142,18 +142,13 @@ class RemoteOperations:
         return rows
 
     def find_runs(
-        self,
-        *,
-        params: Mapping[str, str] | None = None,
-        before_id: int | None = None,
-        after_id: int | None = None,
-        limit: int = 100,
-        **wanted: Unpack[RunWishes],
+        self, *, before_id: int | None = None, after_id: int | None = None, limit: int = 100, **asked: Unpack[RunSearch]
     ) -> RunsFound:
         """Return a page of runs within bounds, and say how far the search came."""
-        query: dict[str, Any] = {"param": [f"{name}:{text}" for name, text in (params or {}).items()]}
+        params = asked.pop("params", None) or {}
+        query: dict[str, Any] = {"param": [f"{name}:{text}" for name, text in params.items()]}
         query |= {"before": before_id, "after": after_id, "limit": min(limit, MOST)}
-        query |= {_QUERY.get(name, name): _asked(value) for name, value in wanted.items()}
+        query |= {_QUERY.get(name, name): _asked(value) for name, value in asked.items()}
         answer = self._server.get("/runs", query)
         edges = dict(parse_qsl(urlsplit(answer["next"] or "").query))
         before, after = (edges.get(name) if answer["next"] else None for name in ("before", "after"))
