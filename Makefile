@@ -97,7 +97,7 @@ format: $(READY)  ## put the code into shape
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 bench: $(READY) servers  ## locks and runs, measured side by side with the barest equivalent
-	@for program in leases takeover throughput ticks scale fence bulk logs; do \
+	@for program in leases takeover throughput ticks scale fence bulk logs migrate web; do \
 	  echo "== bench/$$program.py"; $(BIN)/python bench/$$program.py || failed="$$failed $$program"; \
 	done; test -z "$$failed" || { echo "short of their targets:$$failed"; exit 1; }
 

@@ -10,9 +10,9 @@ meanwhile, beside the longest one before, without a migration.
 - *from 0004*: the step before this version. It adds tables and columns.
 - *from 0003*: the step before that one. It also adds indexes to the table of runs, which have to be built while nodes
   write to it. Its columns are there already, because the calls of today need them.
-- *blocked*: from 0004, while a transaction of somebody else has read tables that the migration has to change, for five
-  more seconds from when the migration waits for it. All who need the table wait behind it, so it gives up its
-  place after a moment, and tries again until it succeeds.
+- *blocked*: from 0004, while a transaction of somebody else has read a table that the migration has to change, for five
+  more seconds from when the migration waits for it. All claims wait behind the migration, so it gives up its place
+  after a moment, and tries again until it succeeds.
 
 Target: no call waits longer than 1 s.
 """
@@ -152,7 +152,7 @@ def _earlier(execute: Any, words: Words, step: str) -> None:
 
 @contextmanager
 def _held(words: Words, url: str, seconds: float) -> Iterator[None]:
-    """Have read some tables for a while, in a transaction of somebody else."""
+    """Have read a table for a while, in a transaction of somebody else."""
     if not seconds:
         yield
         return
@@ -161,8 +161,7 @@ def _held(words: Words, url: str, seconds: float) -> Iterator[None]:
     def hold() -> None:
         execute = EXECUTE[words.name](url)
         execute("BEGIN")
-        execute("SELECT count(*) FROM fencepost_schedule")
-        execute("SELECT count(*) FROM fencepost_node")
+        execute("SELECT count(*) FROM fencepost_node")  # as every claim does
         held.set()
         looks = EXECUTE[words.name](url)
         until(lambda: bool(looks(_WAITING[words.name])), 120, "the migration waits for a table", every_s=0.02)

@@ -121,7 +121,8 @@ def measured(place: str, url: str, runs: int, options: argparse.Namespace) -> li
 
 def addresses(site: Pages, runs: int, job: str, *, is_admin: bool) -> list[str]:
     """Return every page and filter. What is not for viewers is left out for them."""
-    [dead] = site.app.operations.runs(job=job, states=("dead",), limit=1)
+    given_up = site.app.operations.runs(states=("dead",), limit=1000)
+    dead = next(each for each in given_up if each.job == job)
     [live] = site.app.operations.runs(states=("running",), limit=1)
     middle = site.app.operations.runs(job=job, before_id=runs // 2, limit=1)[0].id
     finds = [
@@ -183,7 +184,9 @@ async def timed(site: Pages, people: dict[str, Person], asked: Asked, rounds: in
     for turn in range(rounds + 1):
         for (who, target), cookie in cookies.items():
             began_at = time.perf_counter()
-            await site.get(target, cookie)
+            status, body = await site.get(target, cookie)
+            if status != 200:
+                raise RuntimeError(f"{target} as {who}: {status} {body[-1500:].decode()}")
             if turn:  # the first prepares statements and reads from the disk
                 times[who, target].append((time.perf_counter() - began_at) * 1000)
     return times

@@ -14,13 +14,14 @@ import pytest
 import sqlalchemy as sa
 
 from fencepost import locks
-from fencepost.errors import LedgerRefused, SchemaMismatch, StoreRefused
+from fencepost.errors import LedgerRefused, LedgerUnavailable, SchemaMismatch, StoreRefused
 from fencepost.ledger import migrations
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.migrations import running
 from fencepost.ledger.tables import Tables
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
+from testbed.wait import until
 
 Opened = Callable[[str], Ledger]
 
@@ -192,6 +193,43 @@ def test_a_step_that_was_cut_in_half_is_taken_up_again_on_mariadb(mariadb: Maria
     whole = opened(f"{mariadb.url}?prefix=whole_")
     migrations.migrate(whole)
     assert shape(engine_of(ledger), ledger.tables) == shape(engine_of(whole), whole.tables)
+
+
+def test_an_index_on_a_table_in_use_is_built_beside_writers_and_taken_up_again(
+    postgres: Postgres, opened: Opened
+) -> None:
+    ledger = opened(f"{postgres.url}?prefix=beside_")
+    migrations.migrate(ledger)
+    version(ledger, "0003")
+    errors: list[LedgerUnavailable] = []
+
+    def migrate() -> None:
+        try:
+            migrations.migrate(ledger)
+        except LedgerUnavailable as error:
+            errors.append(error)
+
+    with psycopg.connect(postgres.url) as writer, psycopg.connect(postgres.url, autocommit=True) as other:
+        other.execute("DROP INDEX beside_run_root")
+        writer.execute("DELETE FROM beside_run WHERE id = -1")  # and has not committed
+        migrating = threading.Thread(target=migrate)
+        migrating.start()
+        found = until(lambda: other.execute(_BUILDING).fetchall(), 30, what="the index waits for the writer")
+        other.execute("SET lock_timeout = '1s'")
+        other.execute("DELETE FROM beside_run WHERE id = -2")  # does not wait behind it
+        other.execute("SELECT pg_terminate_backend(%s)", found[0])
+        migrating.join(30)
+        assert len(errors) == 1
+        writer.commit()
+        migrations.migrate(ledger)
+        valid = other.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = 'beside_run_root'::regclass")
+        assert valid.fetchone() == (True,)
+    assert migrations.current_revision(ledger) == migrations.NEWEST
+
+
+_BUILDING = """
+SELECT pid FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONCURRENTLY%beside_run_root%' AND wait_event_type = 'Lock'
+"""
 
 
 def test_who_may_not_create_is_told_in_a_sentence_on_postgresql(postgres: Postgres, opened: Opened) -> None:

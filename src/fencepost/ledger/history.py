@@ -214,9 +214,22 @@ def _in_state(database: Database, query: Select[Any], wanted: RunFilter, state: 
 
 def _by_job(database: Database, query: Select[Any], wanted: RunFilter) -> list[Select[Any]]:
     """Ask for each of a few allowed jobs by itself: so the index of a job's runs gives them in their order."""
-    if wanted.jobs is None or wanted.job is not None or wanted.ids is not None or len(wanted.jobs) > _FEW_JOBS:
+    if wanted.job is not None:
+        return [_along_job(database, query, wanted)]
+    if wanted.jobs is None or wanted.ids is not None or len(wanted.jobs) > _FEW_JOBS:
         return [_of_jobs(database, query, wanted)]
-    return [query.where(database.tables.run.c.job == job) for job in sorted(wanted.jobs)]
+    c = database.tables.run.c
+    return [_along_job(database, query.where(c.job == job), wanted) for job in sorted(wanted.jobs)]
+
+
+def _along_job(database: Database, query: Select[Any], wanted: RunFilter) -> Select[Any]:
+    """Have MariaDB begin in the middle of a job's runs, where the page begins: it would read all that come after it.
+
+    It does so by both columns of the index, if it does not find a range of ids by the primary key before.
+    """
+    if wanted.ids is not None or wanted.schedule is not None or wanted.retry_of is not None:
+        return query
+    return query.with_hint(database.tables.run, "IGNORE INDEX (PRIMARY)", "mysql")
 
 
 def _of_jobs(database: Database, query: Select[Any], wanted: RunFilter) -> Select[Any]:

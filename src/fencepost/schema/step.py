@@ -6,8 +6,8 @@ may also have dropped one of several tables. So each operation first checks whet
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +16,7 @@ from alembic.operations import Operations
 from fencepost.schema.checks import BEGUN, MARK, NOT_OURS
 from fencepost.schema.columns import MYSQL_KINDS, TABLE_OPTIONS
 
+_SOON_S = 0.5
 Aside = Callable[[], AbstractContextManager[sa.Connection]]
 """Commits the transaction of the steps, and begins another one behind the block, under the same locks."""
 
@@ -48,7 +49,8 @@ class MigrationStep:
             each["name"] == column.name for each in self._inspector().get_columns(on, schema=self._schema)
         ):
             return
-        self._operations.add_column(on, column, schema=self._schema)
+        with self._soon():
+            self._operations.add_column(on, column, schema=self._schema)
 
     def drop_column(self, table: str, column: str) -> None:
         """Remove a column. Only in a step that contracts: its oldest reader must work without the column."""
@@ -57,7 +59,23 @@ class MigrationStep:
             each["name"] != column for each in self._inspector().get_columns(on, schema=self._schema)
         ):
             return
-        self._operations.drop_column(on, column, schema=self._schema)
+        with self._soon():
+            self._operations.drop_column(on, column, schema=self._schema)
+
+    @contextmanager
+    def _soon(self) -> Iterator[None]:
+        """On MariaDB, give up a change that takes no time by itself, if it waits for others: all wait behind it.
+
+        Its own limit for that is a second at least. Not for indexes, which take long without keeping anyone.
+        """
+        dialect: Any = self._context.dialect
+        if not self._looks() or not getattr(dialect, "is_mariadb", False):
+            yield
+            return
+        connection = self._operations.get_bind()
+        connection.execute(sa.text(f"SET SESSION max_statement_time = {_SOON_S}"))
+        yield  # after an error, the connection is closed
+        connection.execute(sa.text("SET SESSION max_statement_time = 0"))
 
     def create_seal(self, name: str) -> None:
         """On MySQL and MariaDB, create a table of one row with a creation time that a dump does not preserve.

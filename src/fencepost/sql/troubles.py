@@ -107,6 +107,7 @@ _MYSQL = {
     1020: Trouble.CONFLICT,  # MariaDB with innodb_snapshot_isolation
     1213: Trouble.DEADLOCK,
     1205: Trouble.LOCKED,
+    1969: Trouble.LATE,  # MariaDB's max_statement_time
     1062: Trouble.DUPLICATE,
     1146: Trouble.NO_TABLE,
     1054: Trouble.NO_COLUMN,
