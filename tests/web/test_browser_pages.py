@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +25,7 @@ from tests.web.chromium import DEADLINE_MS, chromium, serving
 from tests.web.conftest import admin
 from tests.web.hostile import evil, make_hostile, text_columns
 from tests.web.night import GIVEN_UP, HELD, NOW, RUNNING, night, us
+from tests.web.screenshots import FOLDER, MOST_BYTES, PICTURES, Picture, taken
 
 IS_FULL = os.environ.get("FENCEPOST_AXE") == "full"  # every state, and contrast everywhere: half a minute
 PHONE, WIDE = {"width": 390, "height": 844}, {"width": 1100, "height": 700}
@@ -174,3 +176,20 @@ def test_times_are_shown_in_three_zones_and_the_readers_own_is_offered(migrated_
         assert seen == ["2026-11-18 02:00:00Z", "2026-11-18 11:00:00+09:00", "2026-11-18 03:00:00+01:00"]
         page.get_by_role("link", name="Runs").click()
         assert page.get_by_label("Times").input_value() == "own"
+
+
+def test_pictures_of_the_docs_are_there_and_can_be_taken_anew(migrated_file, tmp_path, browser):
+    names = {f"{each.name}.png" for each in PICTURES}
+    files = {each.name: each.stat().st_size for each in FOLDER.glob("*")}
+    assert set(files) == names
+    assert sum(files.values()) < MOST_BYTES
+    docs = FOLDER.parent
+    assert set(re.findall(r"\]\(pictures/([\w-]+\.png)\)", (docs / "operate.md").read_text())) == names
+    assert "](docs/pictures/now.png)" in (docs.parent / "README.md").read_text()
+    file = tmp_path / "night.db"
+    file.write_bytes(migrated_file.read_bytes())
+    with night(f"sqlite:///{file}") as app, serving(web(app, auth=admin)) as address:
+        size = taken(browser, address, Picture("small", "/why", size=(320, 120)), tmp_path)
+    head = (tmp_path / "small.png").read_bytes()[:26]
+    assert 200 < size < 20_000
+    assert struct.unpack(">IIBB", head[16:26]) == (320, 120, 8, 3)  # its size; 8 bits for each pixel, from a palette
