@@ -22,7 +22,7 @@ INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_interleavings
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo stories test interleave simulate chaos chaos-bulk chaos-upgrade chaos-rolling crashpoints mutants fuzz-api screenshots check format bench clean
+.PHONY: help setup servers demo demo-web stories test interleave simulate chaos chaos-bulk chaos-upgrade chaos-rolling crashpoints mutants fuzz-api screenshots check format bench clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ servers: $(READY)  ## fetch or build the real servers that the tests need
 
 demo: $(READY)  ## three nodes on SQLite, of which the busiest is killed; then everything is counted anew
 	@$(BIN)/fencepost demo
+
+demo-web: $(READY)  ## nodes that are killed and started all the time, live in a browser: until Ctrl-C
+	@$(BIN)/fencepost demo --web
 
 stories: $(READY)  ## five stories of jobs that go wrong, each without protection and with it, on a private PostgreSQL
 	@for story in paused_settlement split_network month_end lost_commit config_sync; do \

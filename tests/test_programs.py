@@ -28,6 +28,7 @@ def test_demo_ends_every_due_time_once_though_a_node_is_killed() -> None:
     assert "is lost (token" in output
     assert "starting node-4" in output
     assert "duplicates 0, missing 0, lost writes 0: every due time has one result" in output
+    assert output.rstrip().endswith("in a browser: fencepost demo --web. Your own jobs: fencepost serve APP")
 
 
 def test_locks_alone_keep_a_tick_from_being_done_twice_through_a_kill_and_a_pause() -> None:

@@ -1,18 +1,28 @@
 """``fencepost demo`` counts rightly and leaves nothing behind, also when it is interrupted."""
 
+import importlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from fencepost.cli.demo import demo
+from fencepost.demo.live import LiveShow
+from fencepost.demo.pages import offer_pages
 from fencepost.demo.screen import PlainScreen
 from fencepost.demo.show import CtrlC, Show
+from fencepost.demo.stage import DemoStage
+from fencepost.demo.watching import ShownRun, View
+from fencepost.errors import ConfigurationError, MissingExtra
 from fencepost.threaded import ThreadedRuntime
 from testbed.wait import until
 from tests.cli.command import FENCEPOST, are_gone, children_of
@@ -89,3 +99,64 @@ def test_killed_it_takes_its_nodes_along(tmp_path: Path) -> None:
         demo.wait()
     assert len(left) >= 6
     are_gone(*left)
+
+
+def test_pages_are_served_from_the_beginning_and_ctrl_c_ends_all(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [FENCEPOST, "demo", "--web"],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, "TMPDIR": str(tmp_path)},
+        )  # fmt: skip
+    try:
+        until(lambda: "once=" in log.read_text() or process.poll() is not None, 60, what="the link is printed")
+        link = re.search(r"http://127\.0\.0\.1:\d+/enter\?once=\w+", log.read_text())[0]
+        with urllib.request.urlopen(link, timeout=60) as answer:
+            assert b"This link can be used once" in answer.read()
+        until(lambda: len(descendants(process.pid)) >= 3, 60, what="its nodes are started")
+        left = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    are_gone(*left)
+    assert list(tmp_path.glob("fencepost-demo-*")) == []
+
+
+def test_a_node_is_killed_and_replaced_until_the_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without processes: that nodes of the demo die and are replaced is seen in tests/test_programs.py."""
+    show = LiveShow(tmp_path, ThreadedRuntime(), seconds=60, console=Console(file=io.StringIO()), ctrl_c=CtrlC())
+    done: list[str] = []
+    show.stage.actors["node-2"] = None
+    monkeypatch.setattr(show, "_watch_until", lambda at: None)
+    monkeypatch.setattr(show.stage, "kill", lambda name: done.append(f"kill {name}"))
+    monkeypatch.setattr(show.stage, "start", lambda name: done.append(f"start {name}"))
+    busy = ShownRun(1, "quote", "running", 1, "node-2", 1, None, 1, 1, None, None, None)
+    monkeypatch.setattr(show._watcher, "look", lambda: View({"node-2": "living"}, (busy,), (), ()))
+    end = ThreadedRuntime().monotonic() + 60
+    show._one_death(end)
+    show._one_death(end)
+    show._one_death(0.0)
+    assert done == ["kill node-2", "start node-4", "kill node-2", "start node-5"]
+
+
+def test_without_the_extra_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [each for each in sys.modules if each.startswith("fencepost.web")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'fencepost\[web\]'"):
+        demo(web=True, lasts="60s")
+    console, runtime = Console(file=io.StringIO()), ThreadedRuntime()
+    offer_pages(DemoStage(tmp_path, runtime, ends_at=0.0), runtime, console, serves=True)
+    assert "fencepost demo --web" in console.file.getvalue()
+    assert "pip install 'fencepost[web]'" in console.file.getvalue()
+    monkeypatch.undo()
+    importlib.import_module("fencepost.web")
+
+
+def test_options_of_the_pages_are_refused_without_them() -> None:
+    with pytest.raises(ConfigurationError, match="belong to --web"):
+        demo(lasts="60s")
+    with pytest.raises(ConfigurationError, match="no --json"):
+        demo(web=True, as_json=True)

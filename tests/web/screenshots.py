@@ -57,10 +57,11 @@ def take(pictures: Sequence[Picture], folder: Path) -> dict[str, int]:
         serving(web(app, auth=lambda _: HostPrincipal("ann", {"": "admin"}))) as address,
         chromium() as browser,
     ):
-        return {each.name: _taken(browser, address, each, folder) for each in pictures}
+        return {each.name: taken(browser, address, each, folder) for each in pictures}
 
 
-def _taken(browser: Any, address: str, picture: Picture, folder: Path) -> int:
+def taken(browser: Any, address: str, picture: Picture, folder: Path) -> int:
+    """Take one picture; return its size in bytes."""
     width, height = picture.size
     context = browser.new_context(
         base_url=address,

@@ -172,10 +172,8 @@ class ConcernFinder:
         """Yield a node whose lease is old; nothing where the lease store does not show ages."""
         age_s, ttl_s = node.lease_age_s, node.lease_ttl_s
         if node.state == "overdue":
-            words = (
-                f"node {node.name} has not renewed its lease for its ttl; the next node that has watched it for a ttl"
-            )
-            words = f"{words} takes over its runs"
+            words = f"node {node.name} has not renewed its lease for its ttl; the next node that has watched it for"
+            words = f"{words} a ttl takes over its runs"
         elif age_s and ttl_s and age_s >= _LATE_RENEWAL * ttl_s:
             words = f"node {node.name} has not renewed its lease for {_time(age_s)}, and loses it after {_time(ttl_s)}"
             words = f"{words}: others then take over its runs"

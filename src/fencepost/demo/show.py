@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.core.rights import Scope
 from fencepost.core.runtime import Runtime
+from fencepost.demo.pages import offer_pages
 from fencepost.demo.plan import TABLES
 from fencepost.demo.recount import Tally, read_books, recount, total
 from fencepost.demo.screen import Screen, table_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 LEAST_S = 10.0  # a shorter demo would end before the takeover
 _LOOK_EVERY_S = 0.2
-_NODES = ("node-1", "node-2", "node-3")
+NODES = ("node-1", "node-2", "node-3")
 _REPLACEMENT = "node-4"
 _START_WITHIN_S = 60.0
 _SETTLE_WITHIN_S = 30.0
@@ -70,7 +71,7 @@ class Show:
     def play(self) -> None:
         """Run all steps."""
         self._prepare()
-        for name in _NODES:
+        for name in NODES:
             self.stage.start(name)
         self._watch(_has_begun, within_s=_START_WITHIN_S, what="three nodes take part")
         began = self._runtime.monotonic()
@@ -128,7 +129,7 @@ class Show:
 
     def _kill_the_busiest(self) -> str:
         view = self._watch(_is_importing, within_s=_IMPORT_WITHIN_S, what=None)
-        name = view.busiest() or _NODES[0]
+        name = view.busiest() or NODES[0]
         for run in view.running(name):
             self._say(f"{name} is working on {run.at_work}")
         self.stage.kill(name)
@@ -167,8 +168,10 @@ class Show:
         self._screen.say(f"{clock(self._runtime.wall_us())}  {line}")
 
 
-def show(runtime: Runtime, *, seconds: float, console: Console, screen: Screen) -> tuple[int, dict[str, object]]:
-    """Run the demo; return the exit code, and the count for JSON output."""
+def show(
+    runtime: Runtime, *, seconds: float, console: Console, screen: Screen, stays: bool = False
+) -> tuple[int, dict[str, object]]:
+    """Run the demo; return the exit code, and the count for JSON output. `stays`: serve its pages at the end."""
     ctrl_c = CtrlC()
     with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder, runtime.on_signals(("INT",), ctrl_c.press):
         play = Show(Path(folder), runtime, seconds=seconds, screen=screen, ctrl_c=ctrl_c)
@@ -189,8 +192,11 @@ def show(runtime: Runtime, *, seconds: float, console: Console, screen: Screen) 
             screen.close()
             play.stage.end(1.0)
         tallies = play.count()
-    console.print(table_of(tallies))
-    return _verdict(tallies, console, was_interrupted=was_interrupted)
+        console.print(table_of(tallies))
+        verdict = _verdict(tallies, console, was_interrupted=was_interrupted)
+        if not was_interrupted:
+            offer_pages(play.stage, runtime, console, serves=stays)
+    return verdict
 
 
 def _verdict(tallies: list[Tally], console: Console, *, was_interrupted: bool) -> tuple[int, dict[str, object]]:
@@ -205,7 +211,7 @@ def _verdict(tallies: list[Tally], console: Console, *, was_interrupted: bool) -
 
 def _has_begun(view: View) -> bool:
     living = sum(state == "living" for state in view.nodes.values())
-    return living == len(_NODES) and any(run.state == "succeeded" for run in view.runs)
+    return living == len(NODES) and any(run.state == "succeeded" for run in view.runs)
 
 
 def _is_importing(view: View) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,20 @@ def serve_pages(
         if link is not None:
             show(f"log in, once and within ten minutes: {address}/enter?once={link.secret}")
         _server(pages, listening).run(sockets=[bound])
+
+
+@contextmanager
+def pages_in_background(operated: Operated, listening: ListenOn, *, link_for: str) -> Iterator[str]:
+    """Serve on a thread while the caller does something else; yield the one-time link. For the loopback."""
+    link = OneTimeLink(operated.runtime, link_for)
+    with _bound(listening) as bound:
+        server = _server(web(operated, link=link), listening)
+        task = operated.runtime.spawn("fencepost-pages", lambda: server.run(sockets=[bound]))
+        try:
+            yield f"{_address(listening, bound.getsockname()[1])}/enter?once={link.secret}"
+        finally:
+            server.should_exit = True
+            task.join(_GRACE_S + 5)
 
 
 def _server(pages: object, listening: ListenOn) -> uvicorn.Server:
