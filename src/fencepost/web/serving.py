@@ -58,6 +58,8 @@ def serve_pages(
 def _server(pages: object, listening: ListenOn) -> uvicorn.Server:
     try:
         import uvicorn  # noqa: PLC0415 - an extra
+
+        from fencepost.web.slow_clients import BoundedProtocol  # noqa: PLC0415 - of the same one
     except ModuleNotFoundError:
         raise MissingExtra("fencepost serve needs the package 'uvicorn': pip install 'fencepost[web]'") from None
     config = uvicorn.Config(
@@ -69,6 +71,7 @@ def _server(pages: object, listening: ListenOn) -> uvicorn.Server:
         date_header=True,
         access_log=False,
         log_config=None,
+        http=BoundedProtocol,
         ws="none",
         lifespan="off",
         timeout_graceful_shutdown=_GRACE_S,
