@@ -7,7 +7,7 @@ from sqlalchemy import update
 
 from fencepost.access import Access, Authentication, HostPrincipal, passwords
 from fencepost.access.refusals import Unknown
-from fencepost.access.tries import FREE_FOR_ACCOUNT, FREE_FOR_ADDRESS, LONGEST_WAIT_S, Tries
+from fencepost.access.tries import FREE_FOR_ACCOUNT, FREE_FOR_ADDRESS, FREE_FOR_PAIR, LONGEST_WAIT_S, Tries
 from fencepost.app.operations import Operations
 from fencepost.core.rights import Scope
 from fencepost.errors import NoSuchJob, NotAllowed, NotAuthenticated, TooManyTries
@@ -201,12 +201,12 @@ def test_one_time_link_of_the_terminal_makes_an_admin(door, ops):
 def test_wrong_passwords_are_refused_without_hashing_for_a_growing_while(door, clock, ann, monkeypatch):
     hashed = []
     monkeypatch.setattr(passwords, "is_right", lambda password, _: hashed.append(password) or password == GOOD)
-    for _ in range(FREE_FOR_ACCOUNT):
+    for _ in range(FREE_FOR_PAIR):
         with pytest.raises(NotAuthenticated, match="wrong"):
-            door.log_in(ann, "wrong", address="192.0.2.1")
+            door.log_in(ann, "wrong")
     with pytest.raises(TooManyTries, match="30 s") as refused:
-        door.log_in(ann, GOOD, address="192.0.2.9")  # the right one, from elsewhere
-    assert len(hashed) == FREE_FOR_ACCOUNT
+        door.log_in(ann, GOOD)  # the right one
+    assert len(hashed) == FREE_FOR_PAIR
     clock.ahead_s += refused.value.retry_in_s
     with pytest.raises(NotAuthenticated, match="wrong"):
         door.log_in(ann, "wrong")
@@ -224,7 +224,7 @@ def test_password_that_waited_while_others_were_wrong_is_not_compared(door, ann,
     real = door._hashing.turn
 
     def turn(wait_s: float) -> Any:
-        for _ in range(FREE_FOR_ACCOUNT):  # those that were sent at the same time, and had their turn before
+        for _ in range(FREE_FOR_PAIR):  # those that were sent at the same time, and had their turn before
             door._tries.failed(ann, None)
         return real(wait_s)
 
@@ -248,6 +248,33 @@ def test_an_address_is_locked_after_more_tries_than_an_account_and_the_wait_has_
     clock.ahead_s += 2 * 3600
     tries.failed("ann", "192.0.2.1")
     assert tries.wait_s("ann", "192.0.2.1") == 0
+
+
+def test_a_stranger_locks_out_neither_the_owner_of_an_account_nor_others_at_the_same_proxy():
+    clock = Shifted()
+    tries = Tries(clock)
+    for _ in range(FREE_FOR_PAIR):
+        tries.failed("ann", "192.0.2.1")
+    assert tries.wait_s("ann", "192.0.2.1") > 0
+    assert tries.wait_s("ann", "192.0.2.2") == 0
+    for number in range(FREE_FOR_ACCOUNT):  # from many addresses
+        tries.failed("ann", f"192.0.2.{number}")
+    assert tries.wait_s("ann", "198.51.100.1") > 0
+    for number in range(10 * FREE_FOR_ADDRESS):
+        tries.failed(f"user{number % 20}", None)
+    assert tries.wait_s("bob", None) == 0
+    assert tries.wait_s("user7", None) > 0
+
+
+def test_the_addresses_of_a_client_with_ipv6_are_one():
+    tries = Tries(Shifted())
+    for number in range(FREE_FOR_PAIR):
+        tries.failed("ann", f"2001:db8:1:2::{number:x}")
+    assert tries.wait_s("ann", "2001:db8:1:2:ffff::1") > 0
+    assert tries.wait_s("ann", "2001:db8:1:3::1") == 0
+    for _ in range(FREE_FOR_PAIR):
+        tries.failed("bob", "::ffff:192.0.2.1")
+    assert tries.wait_s("bob", "192.0.2.1") > 0
 
 
 def test_refusals_before_it_is_known_who_asks_are_written_once_a_second_and_counted(door, ops, clock, ann):

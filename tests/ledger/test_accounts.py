@@ -166,3 +166,16 @@ def test_api_token_ends_when_it_expires_or_is_revoked(ledger):
     assert {each.id for each in logins.api_tokens(ledger, ended=True)} == {"t1", "t2"}
     with pytest.raises(NoSuchApiToken):
         write(ledger, logins.revoke_api_token, "t3")
+
+
+def test_password_of_the_last_admin_cannot_be_taken_away(ledger, put, give):
+    admin(put, give, "ann")
+    with pytest.raises(LastAdmin):
+        put("ann", None)
+    assert accounts.account(ledger, "ann").password == "hash"
+    put("bob", None)
+    give("user:bob", ALL_JOBS, Role.ADMIN)  # cannot log in
+    with pytest.raises(LastAdmin):
+        write(ledger, accounts.disable_account, "ann")
+    put("bob", "another hash")
+    assert put("ann", None) is False

@@ -64,20 +64,34 @@ def test_stream_carries_hints_only_and_one_thread_asks_for_all(app, monkeypatch)
     assert begun.count("fencepost-web-hints") == 1
 
 
-def test_stream_ends_when_the_login_has_ended(app, monkeypatch):
+REVOKED = {
+    "logins ended": lambda access: access.end_logins("user:ann"),
+    "permission taken": lambda access: access.take("user:ann"),
+    "account disabled": lambda access: access.disable_account("ann"),
+    "account removed": lambda access: access.remove_account("ann"),
+    "another password": lambda access: access.set_password("ann", PASSWORD + "!"),
+    "API token revoked": lambda access: access.revoke_api_token(access.api_tokens()[0].id),
+    "permission of the API token taken": lambda access: access.take(f"token:{access.api_tokens()[0].id}"),
+}
+
+
+@pytest.mark.parametrize("how", REVOKED)
+def test_stream_ends_when_its_caller_may_look_no_longer(app, monkeypatch, how):
     monkeypatch.setattr(live, "ASK_EVERY_S", 0.05)
     monkeypatch.setattr(live, "CHECK_EVERY_S", 0.1)
     monkeypatch.setattr("fencepost.access.identity.TRUSTED_S", 0.0)
     access = Access(app.ledger, Scope.direct("root"))
     access.put_account("ann", PASSWORD)
     access.give("user:ann", "viewer")
+    token = access.add_api_token("ci", "viewer", expires_in="1h")
     browser = Browser(web(app))
     browser.post("/login", {"name": "ann", "password": PASSWORD})
+    by_token = [("Authorization", f"Bearer {token.secret}")]
 
     async def play():
-        stream = Stream(browser, [("Cookie", browser.cookie)])
+        stream = Stream(browser, by_token if "token" in how.lower() else [("Cookie", browser.cookie)])
         await stream.until("hints only")
-        access.end_logins("user:ann")
+        REVOKED[how](access)
         await stream.until("event: ended")
         await asyncio.wait_for(stream.task, DEADLINE_S)
 

@@ -75,21 +75,31 @@ class Authentication:
     # -- logging in and out ------------------------------------------------------------------------------------------
 
     def log_in(
-        self, name: str, password: str, *, address: str | None = None, request_id: str | None = None
+        self,
+        name: str,
+        password: str,
+        *,
+        address: str | None = None,
+        request_id: str | None = None,
+        is_shared: bool = False,
     ) -> NewLogin:
-        """Log in with the password of a local account, or raise `NotAuthenticated`; `TooManyTries` for a while."""
+        """Log in with the password of a local account, or raise `NotAuthenticated`; `TooManyTries` for a while.
+
+        `is_shared`: the address is that of a proxy, which all come from. It is put on record, and locks nobody out.
+        """
         found = self._account(name)
         who = Unknown(LOGIN, None if found is None else found.name, address)
-        self._refuse_too_many(name, who)
+        place = None if is_shared else address
+        self._refuse_too_many(name, place, who)
         with self._hashing.turn(_HASH_WAIT_S):
-            self._refuse_too_many(name, who)  # again: of many at once, all have waited here for the first ones
+            self._refuse_too_many(name, place, who)  # again: of many at once, all have waited here for the first ones
             is_right = passwords.is_right(password, None if found is None else found.password)
         made = self._logged_in(found, password, address, request_id) if found is not None and is_right else None
         if made is None:
-            self._tries.failed(name, address)
+            self._tries.failed(name, place)
             self.refusals.count(who)
             raise NotAuthenticated(_WRONG)
-        self._tries.succeeded(name)
+        self._tries.succeeded(name, place)
         return made
 
     def log_in_by_link(self, name: str, *, address: str | None = None, request_id: str | None = None) -> NewLogin:
@@ -192,8 +202,8 @@ class Authentication:
         identity = Identity(self._recent, key, find, address=address, request_id=request_id)
         return Authorized(self._operations, identity, self.refusals)
 
-    def _refuse_too_many(self, name: str, who: Unknown) -> None:
-        waits_s = self._tries.wait_s(name, who.address)
+    def _refuse_too_many(self, name: str, place: str | None, who: Unknown) -> None:
+        waits_s = self._tries.wait_s(name, place)
         if waits_s > 0:
             self.refusals.count(who)
             raise TooManyTries(waits_s)

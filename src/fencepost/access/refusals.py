@@ -33,11 +33,12 @@ _LONGEST = 200  # names come from callers without rights: keep the entry small
 
 
 class Unknown(NamedTuple):
-    """Who tried to get in: the account, if there is one of that name, how, and from where."""
+    """Who tried to get in: the account, if there is one of that name, how, from where, and what was tried."""
 
     how: str
     account: str | None = None
     address: str | None = None
+    act: str = LOG_IN
 
 
 _OTHERS = Unknown("several ways", None, "other addresses")
@@ -146,7 +147,7 @@ def _of_known(minute: _Minute) -> AuditAct:
 def _of_unknown(counted: tuple[tuple[int, Unknown], int]) -> AuditAct:
     (_, who), number = counted
     name = "unknown" if who.account is None else f"user:{who.account}"
-    return AuditAct(Caller(name, who.how, who.address), LOG_IN, outcome=REFUSED, detail={"count": number})
+    return AuditAct(Caller(name, who.how, who.address), who.act, outcome=REFUSED, detail={"count": number})
 
 
 def _short(value: object) -> object:

@@ -1,24 +1,31 @@
 """Wrong passwords, and for how long no further one is compared.
 
-After `FREE_FOR_ACCOUNT` wrong passwords for an account, or `FREE_FOR_ADDRESS` from an address, within an hour, none is
-compared for 30 seconds; after each further wrong one for twice as long, up to 15 minutes. An hour without a wrong one
-ends it, and so does the right password, for the account.
+After `FREE_FOR_PAIR` wrong passwords for an account from one address, `FREE_FOR_ACCOUNT` for an account from all
+addresses, or `FREE_FOR_ADDRESS` from an address, within an hour, none is compared for 30 seconds; after each further
+wrong one for twice as long, up to 15 minutes. An hour without a wrong one ends it, and so does the right password, for
+the account. Addresses of IPv6 count by their first 64 bits: a client has as many as it likes of the others.
+
+Where no address is given (all requests come through a proxy, and have its address), `FREE_FOR_PAIR` counts for the
+account: those who guess one password must not lock out everyone who comes the same way.
 
 **Promises.** A password that is refused so costs no hashing. Names that no account has are treated like others.
 
 **Not promised.** That several server processes count together: each counts by itself, and from zero after a restart.
-That an account stays usable while others guess its password: it is locked for its owner, too. The command line and API
-tokens are not. Of more than `MOST_KNOWN` accounts and addresses, those that are longest ago are forgotten.
+That an account stays usable while others guess its password from many addresses, or through the same proxy: it is
+locked for its owner, too. The command line and API tokens are not. Of more than `MOST_KNOWN` accounts and addresses,
+those that are longest ago are forgotten.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from fencepost.core.runtime import Runtime
 
-FREE_FOR_ACCOUNT = 5  # a person mistypes two or three times
+FREE_FOR_PAIR = 5  # of an account and an address: a person mistypes two or three times
+FREE_FOR_ACCOUNT = 50  # more: a stranger must not lock out its owner by five tries
 FREE_FOR_ADDRESS = 20  # more: an office has one address
 FIRST_WAIT_S = 30.0  # doubled with each further one: a thousand guesses take ten days
 LONGEST_WAIT_S = 15 * 60.0  # an attacker must not lock a person out for longer
@@ -64,12 +71,31 @@ class Tries:
             while len(self._wrong) > MOST_KNOWN:
                 del self._wrong[next(iter(self._wrong))]
 
-    def succeeded(self, account: str) -> None:
-        """Forget the wrong passwords for an account."""
+    def succeeded(self, account: str, address: str | None) -> None:
+        """Forget the wrong passwords for an account; those for other accounts still count for the address."""
         with self._lock:
-            self._wrong.pop(("account", account), None)
+            for key, _ in _keys(account, address):
+                if key[0] != "address":
+                    self._wrong.pop(key, None)
 
 
 def _keys(account: str, address: str | None) -> Collection[tuple[tuple[str, str], int]]:
-    of_account = (("account", account), FREE_FOR_ACCOUNT)
-    return [of_account] if address is None else [of_account, (("address", address), FREE_FOR_ADDRESS)]
+    if address is None:
+        return [(("account alone", account), FREE_FOR_PAIR)]
+    place = _place(address)
+    return [
+        (("account", account), FREE_FOR_ACCOUNT),
+        (("address", place), FREE_FOR_ADDRESS),
+        (("pair", f"{place} {account}"), FREE_FOR_PAIR),
+    ]
+
+
+def _place(address: str) -> str:
+    """Return what one client cannot change: an address, or the first 64 bits of one of IPv6."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if parsed.version == 4:
+        return str(parsed)
+    return str(parsed.ipv4_mapped or ipaddress.ip_network((parsed, 64), strict=False))

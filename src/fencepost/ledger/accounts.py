@@ -3,8 +3,9 @@
 A permission is given to a principal: ``user:ann`` (an account in this ledger), ``token:5e0c…`` (an API token),
 ``proxy:ann`` and ``host:ann`` (identified by a proxy, or by the application that mounts the pages).
 
-**Promises.** The last principal with the role admin for all jobs cannot lose that role, be disabled or be removed, even
-if two people try it concurrently. API tokens do not count as admins here, because they expire.
+**Promises.** The last principal with the role admin for all jobs cannot lose that role, be disabled or be removed, or
+lose the password, even if two people try it concurrently. API tokens do not count as admins here, because they expire,
+and neither do accounts without a password, because nobody can log in with them.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def put_account(database: Database, cursor: Cursor, name: str, password: str | N
     table, now = database.tables.operating["account"], database.dialect.now()
     end_logins(database, cursor, f"{USER}{name}")
     if _account(database, cursor, name, is_locked=True) is not None:
-        database.change(cursor, update(table).where(table.c.name == name).values(password=password, changed_at=now))
+        change = update(table).where(table.c.name == name).values(password=password, changed_at=now)
+        _keep_an_admin(database, cursor, lambda: database.change(cursor, change))
         return False
     row = {"name": name, "password": password, "created_at": now, "created_by": by, "changed_at": now}
     database.change(cursor, insert(table).values(row).inline())
@@ -193,12 +195,14 @@ def _keep_an_admin(database: Database, cursor: Cursor, change: Callable[[], Any]
 
 
 def _admins(database: Database, cursor: Cursor, *, is_locked: bool = False) -> list[str]:
-    """Return the principals that are admin for all jobs, without API tokens and disabled accounts."""
+    """Return the principals that are admin for all jobs, without API tokens and accounts that cannot log in."""
     c, accounts_ = database.tables.operating["permission"].c, database.tables.operating["account"].c
     query = select(c.principal).where(c.job == ALL_JOBS, c.role == Role.ADMIN.value).order_by(c.principal)
     found = [row[0] for row in database.rows(cursor, query.with_for_update() if is_locked else query)]
     enabled = {
         f"{USER}{row[0]}"
-        for row in database.rows(cursor, select(accounts_.name).where(accounts_.disabled_at.is_(None)))
+        for row in database.rows(
+            cursor, select(accounts_.name).where(accounts_.disabled_at.is_(None), accounts_.password.is_not(None))
+        )
     }
     return [each for each in found if not each.startswith(TOKEN) and (each in enabled or not each.startswith(USER))]

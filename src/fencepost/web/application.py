@@ -33,7 +33,7 @@ from fencepost.web.pages import (
 )
 from fencepost.web.pages.entering import entering_pages
 from fencepost.web.routes import refuse_undeclared
-from fencepost.web.troubles import BodyTooLarge, TroublePages
+from fencepost.web.troubles import RefusedBody, TroublePages
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -63,11 +63,12 @@ def web(
         prefix: the path under which a proxy shows them. Not needed where an application mounts them.
         proxy: a proxy that has identified people, and names them in a header. Stand-alone only.
         link: a one-time link for the person who starts the server.
-        is_https: a proxy in front speaks TLS, so cookies are marked as secure.
+        is_https: a proxy in front speaks TLS, so cookies are marked as secure, and wrong passwords are counted by
+            account alone: the address of each connection is the proxy's.
     """
     if auth is not None and proxy is not None:
         raise InvalidSetting("give auth= or proxy=, not both: it would be open whom to believe")
-    door = Door(app, proxy=proxy, host=auth)
+    door = Door(app, proxy=proxy, host=auth, is_behind_proxy=is_https)
     hints = Hints(door)
     fragments = Fragments(door.runtime, lambda: hints.version)
     pages = [*entering_pages(door, link), *(page for subject in _SUBJECTS for page in subject.PAGES)]
@@ -108,7 +109,7 @@ def _handlers(troubles: TroublePages) -> dict[int | type[Exception], Handler]:
     async def failed(request: Request, error: Any) -> Response:
         return troubles.response(error, request.scope[PASSING], root_path=request.scope.get("root_path", ""))
 
-    return {404: nowhere, 405: nowhere, FencepostError: failed, BodyTooLarge: failed, Exception: failed}
+    return {404: nowhere, 405: nowhere, FencepostError: failed, RefusedBody: failed, Exception: failed}
 
 
 def checked_prefix(prefix: str) -> str:

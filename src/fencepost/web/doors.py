@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import inspect
 import ipaddress
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,8 +19,10 @@ from anyio import from_thread
 from starlette.requests import Request
 
 from fencepost.access import Authentication, HostPrincipal
+from fencepost.access.identity import PROXY
+from fencepost.access.refusals import LOG_IN, Unknown
 from fencepost.core.rights import HumanAct, Role, Scope
-from fencepost.errors import InvalidSetting, NotAllowed, NotAuthenticated
+from fencepost.errors import FencepostError, InvalidSetting, NotAllowed, NotAuthenticated
 from fencepost.web.cookies import login_secret
 from fencepost.web.headers import cookies_of
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from fencepost.core.runtime import Runtime
     from fencepost.web.guard import Passing
 
+_logger = logging.getLogger("fencepost.web")
 _LONGEST_CREDENTIAL = 512
 _SHORTEST_SECRET = 16
 TOKEN_MARK = "fp_"  # noqa: S105 - with which our API tokens begin
@@ -158,9 +162,18 @@ class Door:
     """Knows who a request comes from. The ledger is opened when it is first asked for, not before."""
 
     def __init__(
-        self, operated: Operated, *, proxy: ProxyHeader | None = None, host: HostCallable | None = None
+        self,
+        operated: Operated,
+        *,
+        proxy: ProxyHeader | None = None,
+        host: HostCallable | None = None,
+        is_behind_proxy: bool = False,
     ) -> None:
-        """Let people operate `operated`, identified by a proxy or the host application where one is given."""
+        """Let people operate `operated`, identified by a proxy or the host application where one is given.
+
+        `is_behind_proxy`: all connections come from a proxy, so its address says nothing about the client.
+        """
+        self.is_behind_proxy = is_behind_proxy
         self.runtime = operated.runtime
         self.identity_headers: Sequence[str] = () if proxy is None else (proxy.user_header, proxy.secret_header)
         self.takes_passwords = proxy is None and host is None
@@ -192,6 +205,8 @@ class Door:
     def entry(self, credentials: RequestCredentials, passing: Passing) -> Visitor | None:
         """Return who a request comes from; None if that is not known. Called on a thread: it asks the ledger."""
         if credentials.value is None:
+            if any(each in passing.headers for each in self.identity_headers):
+                self.count_refused(LOG_IN, PROXY, passing.address)
             return None
         try:
             found = self._authorized(credentials, passing)
@@ -203,6 +218,13 @@ class Door:
         """Put on record that someone was refused who has this right for no job. Called on a thread."""
         error = NotAllowed(f"{visitor.name} may not {act} on any job")
         self.authentication.refusals.record(visitor.authorized.caller, act, error, {"path": path})
+
+    def count_refused(self, act: str, how: str, address: str | None) -> None:
+        """Count what was refused before it was known who asks. Called on a thread: it may ask the ledger."""
+        try:
+            self.authentication.refusals.count(Unknown(how, None, address, act))
+        except FencepostError:
+            _logger.warning("a refused request could not be put on record (%s)", act)
 
     def _authorized(self, credentials: RequestCredentials, passing: Passing) -> Authorized | None:
         known = self.authentication

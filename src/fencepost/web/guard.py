@@ -10,6 +10,7 @@ has the headers of `fencepost.web.headers`. The client's address is the one of t
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from fencepost.web.headers import FRAGMENT, protect, read_headers, repeated
 from fencepost.web.hosts import host_name
 from fencepost.web.routes import is_open, matched, right_of
 from fencepost.web.threads import in_thread
-from fencepost.web.troubles import BodyTooLarge
+from fencepost.web.troubles import BodyTooLarge, BodyTooSlow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 LARGEST_BODY = 262_144  # bytes: parameters of a run have at most 60,000, and a form spells them longer
 LONGEST_TARGET = 8_192  # bytes of a path with its query
+BODY_WITHIN_S = 30.0  # from its first byte to its last
+CROSS_SITE, OTHER_HOST, REPEATED = "cross-site request", "request for another host", "repeated headers"
+"""What is refused before it is known who asks, as the audit names it. It is counted by address and minute."""
 PASSING = "fencepost.passing"
 """Where the guard leaves what it knows of a request, for the pages."""
 
@@ -66,9 +70,11 @@ class Passing:
 class _Refused(Exception):
     """A request is refused with this response."""
 
-    def __init__(self, response: Response, why: str) -> None:
+    def __init__(self, response: Response, why: str, *, act: str | None = None) -> None:
+        """`act` is what goes on record, if it does."""
         super().__init__(why)
         self.response = response
+        self.act = act
 
 
 class Guard:
@@ -123,9 +129,11 @@ class Guard:
 
         try:
             await self._check(scope, passing)
-            await self._app(scope, _bounded(receive), protected)
+            await self._app(scope, _bounded(receive, waits=scope["method"] in SAFE_METHODS), protected)
         except _Refused as refused:
             _logger.info("refused: %s (request %s)", refused, passing.request_id)
+            if refused.act is not None:
+                await in_thread(self._door.count_refused, refused.act, "unknown", passing.address)
             await self._troubles.of_kind(refused.response, passing)(scope, receive, protected)
         except Exception as error:
             if has_ended:
@@ -138,12 +146,13 @@ class Guard:
     async def _check(self, scope: AsgiScope, passing: Passing) -> None:
         """Raise if the request is not allowed; else leave in `passing` who it comes from."""
         _check_form(scope, self._door.identity_headers)
-        self._check_host(passing.headers)
+        self._check_host(passing.headers, is_probe=str(scope["path"]).endswith("/health"))
         route = matched(self._routes, scope)
         is_unsafe = scope["method"] not in SAFE_METHODS
         credentials = self._door.credentials(passing, scope)
         if is_unsafe and not credentials.is_deliberate and not is_from_our_pages(passing.headers):
-            raise _Refused(self._troubles.cross_site(passing, scope), "it changes something, and came from elsewhere")
+            response = self._troubles.cross_site(passing, scope)
+            raise _Refused(response, "it changes something, and came from elsewhere", act=CROSS_SITE)
         if route is not None and is_open(route):
             return
         await self._identify(scope, passing, credentials)
@@ -166,7 +175,7 @@ class Guard:
                 await in_thread(self._door.record_refused, entry, act, str(scope["path"]))
             raise _Refused(self._troubles.not_allowed(act, passing, scope), f"{act} is allowed on no job")
 
-    def _check_host(self, headers: Mapping[str, str]) -> None:
+    def _check_host(self, headers: Mapping[str, str], *, is_probe: bool) -> None:
         name = host_name(headers.get("host", ""))
         if name is None or name not in self._hosts:
             raise _Refused(
@@ -175,6 +184,7 @@ class Guard:
                     421,
                 ),
                 "its Host is not allowed",
+                act=None if is_probe else OTHER_HOST,  # probes come by address, every few seconds
             )
 
     def _passing(self, scope: AsgiScope) -> Passing:
@@ -201,7 +211,11 @@ class Guard:
 def _check_form(scope: AsgiScope, identity_headers: Sequence[str]) -> None:
     """Refuse what no browser and no honest program sends."""
     if twice := repeated(scope["headers"], also=identity_headers):
-        raise _Refused(PlainTextResponse(f"these headers may come once: {', '.join(twice)}\n", 400), "repeated headers")
+        raise _Refused(
+            PlainTextResponse(f"these headers may come once: {', '.join(twice)}\n", 400),
+            "repeated headers",
+            act=REPEATED,
+        )
     if len(scope.get("raw_path") or scope["path"].encode()) + len(scope["query_string"]) > LONGEST_TARGET:
         raise _Refused(PlainTextResponse("the address is too long\n", 414), "a long address")
     declared = read_headers(scope["headers"]).get("content-length", "0")
@@ -209,13 +223,22 @@ def _check_form(scope: AsgiScope, identity_headers: Sequence[str]) -> None:
         raise _Refused(PlainTextResponse(f"a body has at most {LARGEST_BODY} bytes\n", 413), "a large body")
 
 
-def _bounded(receive: Receive) -> Receive:
-    """Return a `receive` that ends a body which is larger than allowed."""
-    seen = 0
+def _bounded(receive: Receive, *, waits: bool) -> Receive:
+    """Return a `receive` that ends a body which is larger than allowed, or takes longer.
+
+    `waits`: a request without a body, whose stream waits here until its client is gone.
+    """
+    seen, is_whole = 0, waits
+    until = asyncio.get_running_loop().time() + BODY_WITHIN_S
 
     async def counting() -> Message:
-        nonlocal seen
-        message = await receive()
+        nonlocal seen, is_whole
+        try:
+            async with asyncio.timeout_at(None if is_whole else until):
+                message = await receive()
+        except TimeoutError:
+            raise BodyTooSlow from None
+        is_whole = not message.get("more_body", False)
         seen += len(message.get("body", b""))
         if seen > LARGEST_BODY:
             raise BodyTooLarge

@@ -73,6 +73,8 @@ def pages_in_background(operated: Operated, listening: ListenOn, *, link_for: st
 def _server(pages: object, listening: ListenOn) -> uvicorn.Server:
     try:
         import uvicorn  # noqa: PLC0415 - an extra
+
+        from fencepost.web.slow_clients import BoundedProtocol  # noqa: PLC0415 - of the same one
     except ModuleNotFoundError:
         raise MissingExtra("fencepost serve needs the package 'uvicorn': pip install 'fencepost[web]'") from None
     config = uvicorn.Config(
@@ -84,6 +86,7 @@ def _server(pages: object, listening: ListenOn) -> uvicorn.Server:
         date_header=True,
         access_log=False,
         log_config=None,
+        http=BoundedProtocol,
         ws="none",
         lifespan="off",
         timeout_graceful_shutdown=_GRACE_S,

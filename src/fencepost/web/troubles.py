@@ -42,8 +42,16 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("fencepost.web")
 
 
-class BodyTooLarge(Exception):
+class RefusedBody(Exception):
+    """The body of a request is not read to its end."""
+
+
+class BodyTooLarge(RefusedBody):
     """The body of a request is larger than allowed, and did not say so beforehand."""
+
+
+class BodyTooSlow(RefusedBody):
+    """The body of a request took too long to arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,8 @@ _STATUSES: tuple[tuple[type[FencepostError], int, str], ...] = (
 
 def trouble_of(error: Exception, request_id: str) -> PageTrouble:
     """Return what to tell of an error. Of what nobody expected, only a number that the log has, too."""
+    if isinstance(error, BodyTooSlow):
+        return PageTrouble(408, "Too slow", "The body of this request took too long to arrive. Nothing was done.")
     if isinstance(error, BodyTooLarge):
         return PageTrouble(413, "Too large", "The body of this request is too large.")
     for kind, status, title in _STATUSES:

@@ -31,7 +31,7 @@ from fencepost.web.api.replies import ApiReply, failed, invalid, invalid_request
 from fencepost.web.guard import PASSING
 from fencepost.web.routes import needs as declare_right
 from fencepost.web.threads import in_thread
-from fencepost.web.troubles import BodyTooLarge
+from fencepost.web.troubles import RefusedBody
 
 PREFIX = "/api/v1"
 Handler = Callable[..., ApiReply]
@@ -127,7 +127,7 @@ class ApiRoute(APIRoute):
                 return invalid_request(error)
             except FencepostError as error:
                 return problem(error, request_id)
-            except BodyTooLarge:
+            except RefusedBody:
                 raise
             except HTTPException as error:  # a body that cannot be read at all
                 detail = "the body cannot be read: it has to be JSON in UTF-8"

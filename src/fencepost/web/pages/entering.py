@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from fencepost.access.refusals import LOG_IN
 from fencepost.core.rights import HumanAct
 from fencepost.errors import NotAuthenticated, TooManyTries
 from fencepost.web.cookies import login_secret, remove_login, set_login
@@ -58,6 +59,7 @@ def entering_pages(door: Door, link: OneTimeLink | None) -> PageRoutes:
                 visit.form.get("password", "")[:2000],
                 address=passing.address,
                 request_id=passing.request_id,
+                is_shared=door.is_behind_proxy,
             )
         except NotAuthenticated as error:
             status = 429 if isinstance(error, TooManyTries) else 401
@@ -75,9 +77,10 @@ def entering_pages(door: Door, link: OneTimeLink | None) -> PageRoutes:
 
     @pages.open_post("/enter")
     def entered(visit: Visit) -> Response:
-        if link is None or not link.use(visit.form.get("once", "")):
-            return _spent(visit, door)
         passing = visit.passing
+        if link is None or not link.use(visit.form.get("once", "")):
+            door.count_refused(LOG_IN, "link", passing.address)
+            return _spent(visit, door)
         made = door.authentication.log_in_by_link(link.name, address=passing.address, request_id=passing.request_id)
         return _entered(visit, made, "")
 
