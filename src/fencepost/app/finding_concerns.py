@@ -237,7 +237,8 @@ class ConcernFinder:
 
     def _given_up(self) -> Iterator[FoundConcern]:
         rows = attention.given_up(self._ledger, self._seen, limit=_MOST)
-        dead = [row for row in rows if (row.ended_at or row.created_at) > self.now_us - _WEEK_US]
+        # The later of the two: the clock may have gone back in between.
+        dead = [row for row in rows if max(row.ended_at or 0, row.created_at) > self.now_us - _WEEK_US]
         repeated = attention.repeated(self._ledger, [row.id for row in dead])
         for run in self._shown(dead):
             if run.id not in repeated:
