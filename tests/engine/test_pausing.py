@@ -105,7 +105,7 @@ class TestDraining:
             assert states(made, [first, other]) == ["running", "queued"]
             made.node(version=VERSION)
             made.until_state("succeeded", 1)
-            assert draining.is_running
+            assert (draining.is_running, draining.was_drained) == (True, False)  # it does not even begin to leave
             go_on.set()
             made.until_state("succeeded", 2)
             until(lambda: not draining.is_running, 30, "it has left")
