@@ -57,8 +57,8 @@ def an_open_fence():
 
 
 def test_a_fence_that_lets_everybody_through_is_found_out():
-    # Seed 180 finds it today; most seeds have no writer that is late at the wrong moment.
-    outcomes = (simulate(seed, patch=an_open_fence) for seed in range(178, 400))
+    # Seed 198 finds it today; most seeds have no writer that is late at the wrong moment.
+    outcomes = (simulate(seed, patch=an_open_fence) for seed in range(196, 400))
     found = next(each for each in outcomes if "no stale write" in {violation.checker for violation in each.violations})
     smallest = shrunk(found, patch=an_open_fence)
     assert smallest.violations
