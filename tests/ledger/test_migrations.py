@@ -228,7 +228,8 @@ def test_an_index_on_a_table_in_use_is_built_beside_writers_and_taken_up_again(
 
 
 _BUILDING = """
-SELECT pid FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONCURRENTLY%beside_run_root%' AND wait_event_type = 'Lock'
+SELECT pid FROM pg_stat_activity
+WHERE query LIKE 'CREATE INDEX CONCURRENTLY%beside_run_root%' AND wait_event_type = 'Lock'
 """
 
 
