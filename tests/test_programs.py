@@ -92,3 +92,18 @@ def test_bench_fence_prints_ratios_as_its_last_line_and_names_what_it_missed() -
     assert result["partitions_ratio"] == result["partitions"]["fence row"]["psycopg"]["ratio"] > 0
     assert (ended.returncode != 0) == bool(result["missed"])  # so short, what it measures says nothing
     assert all(each in ended.stderr for each in result["missed"])
+
+
+def test_bench_web_measures_every_page_and_no_statement_reads_too_much() -> None:
+    """Times are for a quiet machine and a long history; what is judged here is the program, and the rows it counts."""
+    few = ["--runs", "20000", "--only", "sqlite", "--rounds", "1", "--no-tabs"]
+    ended = subprocess.run(
+        [sys.executable, "bench/web.py", "--json", *few], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    result = last_line(ended.stdout)
+    figures = {each["what"]: each for each in result["figures"]}
+    assert figures["rows admin /"]["value"] > 0
+    assert all(each["is_kept"] for what, each in figures.items() if what.startswith("rows "))
+    assert figures["first page"]["is_kept"]
+    assert figures["p95 viewer /runs?q=state:dead"]["value"] > 0
+    assert (ended.returncode != 0) == bool(result["missed"]), ended.stderr
