@@ -2,6 +2,7 @@
 
 ``python -m tests.api.fuzzing --requests 100000`` is the long form: ``make fuzz-api``.
 
+A case that schemathesis makes is sent, and so are mixtures of several: making it takes much longer than to send it.
 Each answer has to be one that the description has: its status, its type and its schema. 500 and tracebacks never are.
 Acts are really done, on a ledger of their own; those that would end the API token that asks are left out of the fuzz.
 """
@@ -10,12 +11,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import sys
 import tempfile
 import warnings
 from collections import Counter
-from typing import Any
+from collections.abc import Iterator, Mapping
+from random import Random
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import hypothesis
@@ -31,6 +36,14 @@ from fencepost.web import web
 from tests.api.conftest import settle
 from tests.web.asking import Browser, asked
 
+_MIXED = 4  # requests for each case that schemathesis makes
+KNOWN: dict[str, tuple[Any, ...]] = {
+    "run_id": (1, 2, 3, 4),
+    "letter_id": (1,),
+    "name": ("settle", "report/part", "eve"),
+    "schedule_id": ("settle", "report/part", "made-here"),
+    "token_id": ("0",),
+}
 LEFT_OUT = {("POST", "/api/v1/restored/as-copy"), ("POST", "/api/v1/restored/accept")}
 
 
@@ -48,17 +61,23 @@ class Fuzz:
         access = Access(self.app.ledger, Scope.direct("root"))
         self._secret = access.add_api_token("fuzz", "admin", expires_in="1d").secret
         access.give("host:another-admin", "admin")
+        access.put_account("eve", None)
+        for _ in range(3):
+            self.app.operations.trigger("settle", by="ann", again=True)
         self._browser = Browser(self._pages)
         self.statuses: Counter[int] = Counter()
         self.wrong: list[str] = []
         self._loop = asyncio.new_event_loop()
-        self.description = json.loads(self.send("GET", "/api/v1/openapi.json", b"", {})[2])
+        self.description = json.loads(self.send(Sent("GET", "/api/v1/openapi.json"))[2])
         self._validators: dict[str, Any] = {}
 
-    def send(self, method: str, target: str, body: bytes, headers: dict[str, str]) -> tuple[int, str, str]:
-        said = [("Host", "127.0.0.1"), ("Authorization", f"Bearer {self._secret}"), *headers.items()]
-        said.append(("Content-Length", str(len(body))))
-        got = self._loop.run_until_complete(asked(self._pages, self._browser.scope(method, target, said), [body]))
+    def send(self, sent: Sent) -> tuple[int, str, str]:
+        return self._loop.run_until_complete(self._sent(sent))
+
+    async def _sent(self, sent: Sent) -> tuple[int, str, str]:
+        said = [("Host", "127.0.0.1"), ("Authorization", f"Bearer {self._secret}"), *sent.headers.items()]
+        said.append(("Content-Length", str(len(sent.body))))
+        got = await asked(self._pages, self._browser.scope(sent.method, sent.target, said), [sent.body])
         return got.status, got.header("content-type"), got.text
 
     def run(self, requests: int) -> None:
@@ -66,45 +85,24 @@ class Fuzz:
         schema = schemathesis.openapi.from_dict(self.description)
         operations = [each.ok() for each in schema.get_all_operations()]
         chosen = [each for each in operations if (each.method.upper(), each.path) not in LEFT_OUT]
-        each_has = max(1, requests // len(chosen))
+        each_has = -(-requests // len(chosen))
         for operation in chosen:
             self._fuzz(operation, each_has)
         self._loop.close()
 
-    def _fuzz(self, operation: Any, examples: int) -> None:
-        modes = list(schemathesis.GenerationMode)
-        strategy = hypothesis.strategies.one_of(*(operation.as_strategy(generation_mode=mode) for mode in modes))
+    def _fuzz(self, operation: Any, requests: int) -> None:
+        """Send cases that schemathesis makes, which takes most of the time, and mixtures of them, which take none."""
+        cases = _cases(operation, max(2, requests // _MIXED))
+        made = list(itertools.islice(_mixed(operation, cases, requests), requests))
+        self._loop.run_until_complete(self._send_all(operation, made))  # one task: it keeps its threads
 
-        @hypothesis.seed(7)
-        @settings(
-            max_examples=examples,
-            database=None,
-            deadline=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-            derandomize=False,
-        )
-        @hypothesis.given(case=strategy)
-        def once(case: Any) -> None:
-            self._case(operation, case)
-
-        once()
-
-    def _case(self, operation: Any, case: Any) -> None:
-        path = operation.path
-        for name, value in (case.path_parameters or {}).items():
-            path = path.replace(f"{{{name}}}", quote(_text(value), safe=""))
-        query = urlencode(_flat(case.query or {}), doseq=True, errors="replace")
-        body, headers = _body(case)
-        for name, value in (case.headers or {}).items():
-            headers[str(name)] = str(value).encode("latin-1", "replace").decode("latin-1").replace("\n", " ")
-        headers.pop("Authorization", None)
-        headers.pop("authorization", None)
-        target = f"{path}?{query}" if query else path
-        status, kind, text = self.send(case.method.upper(), target, body, headers)
-        self.statuses[status] += 1
-        if wrong := self._judge(operation, status, kind, text):
-            self.wrong.append(f"{case.method} {target[:300]} {body[:300]!r} -> {status}: {wrong}: {text[:300]}")
+    async def _send_all(self, operation: Any, made: list[Sent]) -> None:
+        for each in made:
+            status, kind, text = await self._sent(each)
+            self.statuses[status] += 1
+            if wrong := self._judge(operation, status, kind, text):
+                where = f"{each.method} {each.target[:300]} {each.body[:300]!r}"
+                self.wrong.append(f"{where} -> {status}: {wrong}: {text[:300]}")
 
     def _judge(self, operation: Any, status: int, kind: str, text: str) -> str | None:
         if status >= 500 or "Traceback" in text:
@@ -126,6 +124,81 @@ class Fuzz:
             self._validators[key] = jsonschema_rs.validator_for(whole)
         error = next(iter(self._validators[key].iter_errors(json.loads(text))), None)
         return None if error is None else f"not as described: {str(error)[:200]}"
+
+
+class Parts(NamedTuple):
+    """The parts of a request, as schemathesis has made them."""
+
+    path: dict[str, Any]
+    query: dict[str, Any]
+    headers: dict[str, str]
+    body: bytes
+    has_body: bool
+
+
+class Sent(NamedTuple):
+    """A request."""
+
+    method: str
+    target: str
+    body: bytes = b""
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+def _cases(operation: Any, count: int) -> list[Parts]:
+    """Return about so many cases, that fit the description and that do not."""
+    modes = list(schemathesis.GenerationMode)
+    strategy = hypothesis.strategies.one_of(*(operation.as_strategy(generation_mode=mode) for mode in modes))
+    found: list[Parts] = []
+
+    @hypothesis.seed(7)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        derandomize=False,
+    )
+    @hypothesis.given(case=strategy)
+    def once(case: Any) -> None:
+        body, headers = _body(case)
+        for name, value in (case.headers or {}).items():
+            headers[str(name)] = str(value).encode("latin-1", "replace").decode("latin-1").replace("\n", " ")
+        path, query = dict(case.path_parameters or {}), dict(case.query or {})
+        found.append(Parts(path, query, headers, body, bool(headers.get("Content-Type"))))
+
+    once()
+    return found
+
+
+def _mixed(operation: Any, cases: list[Parts], count: int) -> Iterator[Sent]:
+    """Yield each case, then mixtures: the path, query and body of different ones, with ids that exist."""
+    yield from (_sent(operation, each) for each in cases)
+    dice = Random(operation.path)
+    for _ in range(count):
+        path, query, rest = (dice.choice(cases) for _ in range(3))
+        known = {name: dice.choice(KNOWN[name]) for name in path.path if name in KNOWN and dice.random() < 0.7}
+        fewer = dict(dice.sample(sorted(query.query.items(), key=repr), dice.randrange(len(query.query) + 1)))
+        mixed = Parts({**path.path, **known}, fewer, rest.headers, _damaged(dice, rest.body), rest.has_body)
+        yield _sent(operation, mixed)
+
+
+def _damaged(dice: Random, body: bytes) -> bytes:
+    """Return a body as it is, or cut off, or with a byte that is another one."""
+    if not body or dice.random() < 0.7:
+        return body
+    at = dice.randrange(len(body))
+    return body[:at] if dice.random() < 0.5 else body[:at] + bytes([dice.randrange(256)]) + body[at + 1 :]
+
+
+def _sent(operation: Any, parts: Parts) -> Sent:
+    path = operation.path
+    for name, value in parts.path.items():
+        path = path.replace(f"{{{name}}}", quote(_text(value), safe=""))
+    query = urlencode(_flat(parts.query), doseq=True, errors="replace")
+    headers = {name: value for name, value in parts.headers.items() if name.lower() != "authorization"}
+    return Sent(operation.method.upper(), f"{path}?{query}" if query else path, parts.body, headers)
 
 
 def _text(value: Any) -> str:
