@@ -22,7 +22,7 @@ INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_interleavings
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo stories test interleave simulate chaos chaos-bulk chaos-upgrade chaos-rolling crashpoints mutants fuzz-api check format bench clean
+.PHONY: help setup servers demo stories test interleave simulate chaos chaos-bulk chaos-upgrade chaos-rolling crashpoints audit why mutants fuzz-api check format bench clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,12 @@ simulate: $(READY)  ## whole clusters on virtual time, one per seed: make simula
 
 crashpoints: $(READY) servers  ## cut a node before and after every statement and message, on each database
 	@$(BIN)/python -m tests.crashpoints
+
+audit: $(READY) servers  ## the audit: writers at once, random changes, and every act cut at every statement
+	@$(BIN)/python -m tests.audit
+
+why: $(READY) servers  ## what became of each past due time, against an oracle, on each database
+	@$(BIN)/python -m tests.why
 
 mutants: $(READY) servers  ## plant bugs, one at a time: each must be caught, by the simulator or by a named test
 	@$(BIN)/python -m tests.mutants
