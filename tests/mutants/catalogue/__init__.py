@@ -12,6 +12,7 @@ from tests.mutants.catalogue.keys import KEYS
 from tests.mutants.catalogue.leases import LEASES
 from tests.mutants.catalogue.ledgers import LEDGERS
 from tests.mutants.catalogue.lives import LIVES
+from tests.mutants.catalogue.operating import OPERATING
 from tests.mutants.catalogue.requests import REQUESTS
 from tests.mutants.catalogue.ticks import TICKS
 
@@ -30,5 +31,6 @@ MUTANTS = {
         *DEPLOYS,
         *LEDGERS,
         *LIVES,
+        *OPERATING,
     )
 }
