@@ -16,7 +16,7 @@ from tests import repetition
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 # Some 30 of them are lists of parameters: each operation has them in Operations, Authorized and the client of a server.
-MOST_REPETITIONS = 80
+MOST_REPETITIONS = 90  # most are parameters of operations, which four layers name: rights, REST and its client
 
 
 @pytest.mark.parametrize("module", ["time", "threading", "random", "subprocess", "secrets", "queue", "uuid", "signal"])

@@ -62,8 +62,7 @@
     ├── TransactionTooLong        a transaction blocked all other writers of a SQLite ledger, and was rolled back
     └── StoreUnavailable          the outcome is unknown: no reply from the store, or a broken one
 
-    Stopped                       raised inside a job that must stop: do not catch it. Not an `Exception`, so that
-                                  ``except Exception`` does not catch it
+    Stopped                       raised inside a job that must stop; not an `Exception`, so that no job catches it
 
 The branches differ in what resolves the error. `ConfigurationError`: a programmer or operator corrects the cause.
 `NotAcquired`: nothing, it is a normal outcome. `LeaseLost`: the caller stops. `StoreUnavailable`: a later retry.
@@ -394,17 +393,14 @@ class NoSuchLock(NotInLedger):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no lock {name!r} here")
-        self.name = name
 
 
 class NoSuchRun(NotInLedger):
     """The run never existed, was merged into a later run before it started, or was pruned."""
 
     def __init__(self, run_id: int) -> None:
-        super().__init__(
-            f"there is no run {run_id}: it never existed, it was merged into a later run of its schedule (misfire "
-            '"once"; see fencepost why JOB --at TIME), or it was pruned'
-        )
+        merged = 'merged into a later run of its schedule (misfire "once"; see fencepost why JOB --at TIME)'
+        super().__init__(f"there is no run {run_id}: it never existed, it was {merged}, or it was pruned")
         self.run_id = run_id
 
 
@@ -425,7 +421,6 @@ class NoSuchNode(NotInLedger):
 
     def __init__(self, node: str) -> None:
         super().__init__(f"there is no living node {node!r}: fencepost nodes --all shows those that left or died")
-        self.node = node
 
 
 class NoSuchSchedule(NotInLedger):

@@ -78,7 +78,6 @@ CASES: dict[str, Call] = {
     ],
     "run": lambda a, t: a.run(t.run),
     "waits": lambda a, t: a.waits(t.run),
-    "waits_of": lambda a, t: a.waits_of([t.run]),
     "attempts": lambda a, t: a.attempts(t.run),
     "log": lambda a, t: a.log(t.run),
     "parts": lambda a, t: a.parts(t.run),

@@ -127,6 +127,7 @@ def _queries(target: Target) -> list[str]:
     ]
 
 
+@pytest.mark.timeout(300)  # hundreds of requests, on a machine that may be busy
 def test_no_route_shows_anything_of_other_jobs_and_they_look_as_if_they_did_not_exist(stage: Scene, kind: str) -> None:
     walk = Walk(stage)
     targets = [stage.others[name] for name in (("Settle", "settle/part", "settl") if kind == "sqlite" else ("Settle",))]

@@ -5,6 +5,7 @@ import pytest
 from tests.why.asking import played
 
 
+@pytest.mark.timeout(300)  # a thousand statements, on a machine that may be busy
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_why_of_each_past_due_time_is_what_the_oracle_says(ledger_url: str) -> None:
     asked = played(ledger_url, seed=0, lanes=6)

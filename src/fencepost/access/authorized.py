@@ -160,10 +160,6 @@ class Authorized:
         """Say in a sentence what a run waits for; None if it does not wait."""
         return self._authority.looks(lambda ops: ops.waits(run_id))
 
-    def waits_of(self, run_ids: Collection[int]) -> dict[int, str]:
-        """Return the same for several runs, by their ids; those that do not wait are left out."""
-        return self._authority.looks(lambda ops: ops.waits_of(run_ids))
-
     def attempts(self, run_id: int) -> list[AttemptRecord]:
         """Return the attempts of a run that have ended, in their order."""
         return self._authority.looks(lambda ops: ops.attempts(run_id))

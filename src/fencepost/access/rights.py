@@ -24,7 +24,6 @@ RIGHTS: Mapping[str, HumanAct | None] = {
     "find_runs": HumanAct.LOOK,
     "run": HumanAct.LOOK,
     "waits": HumanAct.LOOK,
-    "waits_of": HumanAct.LOOK,
     "attempts": HumanAct.LOOK,
     "log": HumanAct.LOOK,
     "parts": HumanAct.LOOK,

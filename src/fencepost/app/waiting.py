@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LATE_US = 5_000_000  # a node claims within a poll of a second or two; after that, something is missing
 
 
-class Cluster:
+class ClusterState:
     """What the nodes of a ledger do, read once for several runs, and only what is asked for."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -53,7 +53,7 @@ class Cluster:
         return self.ledger.now_us()
 
 
-def why_it_waits(cluster: Cluster, row: RunRow, scope: Scope) -> str | None:
+def why_it_waits(cluster: ClusterState, row: RunRow, scope: Scope) -> str | None:
     """Say what a run waits for; None if it does not wait. Jobs outside of `scope` are not named."""
     match row.state, row.waits_for:
         case "waiting", "key":
@@ -82,7 +82,7 @@ def _its_time(row: RunRow) -> str:
     return f"its time is {spelled_us(at_us).replace('T', ' ')}"
 
 
-def _in_queue(cluster: Cluster, row: RunRow) -> str:
+def _in_queue(cluster: ClusterState, row: RunRow) -> str:
     nodes, now_us = cluster.nodes, cluster.now_us
     if row.available_at > now_us:
         return _its_time(row)
@@ -102,7 +102,7 @@ def _unserved(row: RunRow, nodes: Sequence[NodeRow]) -> str | None:
     return None
 
 
-def _not_claimed(cluster: Cluster, row: RunRow) -> str:
+def _not_claimed(cluster: ClusterState, row: RunRow) -> str:
     nodes, now_us = cluster.nodes, cluster.now_us
     if now_us - row.available_at <= _LATE_US:
         return "it is about to be claimed"
