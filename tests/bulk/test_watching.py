@@ -83,7 +83,7 @@ def test_a_ledger_that_does_not_answer_costs_a_value_and_not_the_run(shop: Shop,
     def no_answer(*_: Any, **__: Any) -> None:
         raise LedgerUnavailable("not now")
 
-    monkeypatch.setattr("fencepost.ledger.looking.progress", no_answer)
+    monkeypatch.setattr("fencepost.ledger.running_runs.progress", no_answer)
     row = played(shop, shop.bulk(settling()))
     assert row.state == "succeeded"
     assert row.progress_note is None

@@ -8,7 +8,8 @@ import pytest
 
 from fencepost.core.runs import Requested
 from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.looking import Look, cancels, check, look, progress
+from fencepost.ledger.looking import Look, cancels, look
+from fencepost.ledger.running_runs import check, progress
 from tests.ledger.scene import HOUR_US, Scene, ending
 from tests.ledger.test_planning import add_schedule
 

@@ -121,7 +121,7 @@ def by_mouse(page: Any, run_id: int, reason: str) -> None:
     page.locator(f"#run-{run_id} a").first.click()
     page.get_by_text("ConnectionError: payments-db does not answer").first.wait_for()
     page.get_by_text("Traceback (most recent call last)").wait_for()
-    page.get_by_label("Reason, for the record").fill(reason)
+    page.get_by_label("Reason, for the record").first.fill(reason)  # the next form changes parameters
     page.get_by_role("button", name=f"Retry run {run_id}").click()
 
 

@@ -77,14 +77,14 @@ class RunContext:
 
     def is_ours(self, run_id: int, token: int) -> bool:
         """Ask the ledger whether a run is still running under this token."""
-        from fencepost.ledger.looking import check  # noqa: PLC0415 - most runs never ask
+        from fencepost.ledger.running_runs import check  # noqa: PLC0415 - most runs never ask
 
         with self._connection() as connection:
             return check(connection, run_id=run_id, token=token)
 
     def show(self, run_id: int, token: int, fraction: float, note: str | None) -> None:
         """Write the progress of a run to the ledger."""
-        from fencepost.ledger.looking import progress  # noqa: PLC0415 - as above
+        from fencepost.ledger.running_runs import progress  # noqa: PLC0415 - as above
 
         with self._connection() as connection:
             progress(connection, run_id=run_id, token=token, fraction=fraction, note=note)

@@ -88,13 +88,13 @@ REQUESTS = (
     mutant(
         "progress of a lost attempt",
         "an attempt that lost its run shows its progress all the same",
-        Text("fencepost.ledger.looking:_PROGRESS", "AND token = %s", "AND %s > 0"),
+        Text("fencepost.ledger.running_runs:_PROGRESS", "AND token = %s", "AND %s > 0"),
         tests="tests/ledger/test_looking.py::test_check_and_progress_compare_the_token[sqlite]",
     ),
     mutant(
         "run.check without the token",
         "a run that was taken over is told that it is still its own",
-        Text("fencepost.ledger.looking:_CHECK", "AND r.token = %s", "AND %s > 0"),
+        Text("fencepost.ledger.running_runs:_CHECK", "AND r.token = %s", "AND %s > 0"),
         tests="tests/ledger/test_looking.py::test_check_and_progress_compare_the_token[sqlite]",
     ),
     mutant(
