@@ -168,10 +168,10 @@ def resume(visit: Visit) -> Response:
     return RedirectResponse(visit.url("/nodes", did="resumed-queue"), 303)
 
 
-@PAGES.post("/nodes/{id}/drain", needs=HumanAct.DRAIN_NODE)
+@PAGES.post("/nodes/{node}/drain", needs=HumanAct.DRAIN_NODE)
 def drain(visit: Visit) -> Response:
     """Ask a node to drain, if its name was typed."""
-    node = str(visit.where["id"])
+    node = str(visit.where["node"])
     names = {each.id: each.name for each in visit.ask.nodes(living=True, limit=1000)}
     if visit.text("confirm") != names.get(node, node):
         raise InvalidParameters("to drain it, type its name, as it stands beside the field")
