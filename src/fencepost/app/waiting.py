@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LATE_US = 5_000_000
 
 
-class Cluster:
+class NodesNow:
     """What the nodes of a ledger do, read once for several runs, and only what is asked for."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -47,7 +47,7 @@ class Cluster:
         return self.ledger.now_us()
 
 
-def why_it_waits(cluster: Cluster, row: RunRow, scope: Scope) -> str | None:
+def why_it_waits(cluster: NodesNow, row: RunRow, scope: Scope) -> str | None:
     """Say what a run waits for; None if it does not wait. Jobs outside of `scope` are not named."""
     match row.state, row.waits_for:
         case "waiting", "key":
@@ -76,7 +76,7 @@ def _its_time(row: RunRow) -> str:
     return f"its time is {spelled_us(at_us).replace('T', ' ')}"
 
 
-def _in_queue(cluster: Cluster, row: RunRow) -> str:
+def _in_queue(cluster: NodesNow, row: RunRow) -> str:
     nodes, now_us = cluster.nodes, cluster.now_us
     if row.available_at > now_us:
         return _its_time(row)
