@@ -2,8 +2,8 @@
 
     python bench/web_load.py URL RUNS_PER_S SECONDS
 
-Uses the calls that nodes make, without executing anything: what the ledger gets to do is the same. Prints how many runs
-it has finished.
+Uses the calls that nodes make, without executing anything: what the ledger gets to do is the same. Prints when it
+begins, and at the end how many runs it has finished in how many seconds.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def main() -> None:
     url, per_s, seconds = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
     ledger = open_ledger(url, ThreadedRuntime())
     connection = ledger.connect("load")
+    print("begins", flush=True)
     began_at, done = time.monotonic(), 0
     while (now := time.monotonic()) < began_at + seconds:
         if done > per_s * (now - began_at):

@@ -101,12 +101,16 @@ async def _measured(site: Pages, url: str, seconds: float, cookies: list[str]) -
         load = await asyncio.create_subprocess_exec(
             sys.executable, str(_LOAD), url, str(RUNS_PER_S), str(seconds + 4), stdout=subprocess.PIPE
         )
-        await asyncio.sleep(3)
+        if load.stdout is None or not await load.stdout.readline():
+            raise RuntimeError("the load has ended before it began")
+        await asyncio.sleep(2)
         before = sum(tab.fetched for tab in tabs)
         per_s = await _statements_per_s(site, seconds)
         fetched = (sum(tab.fetched for tab in tabs) - before) / seconds
         done, took = (await load.communicate())[0].split()
         made = round(float(done) / float(took))
+        if not fetched:
+            raise RuntimeError(f"{made} runs/s were made, and no tab has fetched its part: nothing was measured")
         return [*found, (f"100 tabs, {made} runs/s, {fetched:.0f} parts/s", per_s, BUSY_PER_S, "stm/s")]
     finally:
         await asyncio.gather(*(tab.close() for tab in tabs))
