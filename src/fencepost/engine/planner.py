@@ -53,7 +53,7 @@ class Planner(LedgerStep):
             is_believed=node.clock.observe,
             is_served=self._serving.is_served,
         )
-        self._pause_ends = PauseEnds(node.ledger, node.clock)
+        self._pause_ends = PauseEnds(node.ledger, node.clock, node.runtime)
         self._rest_s = max(node.poll_s * 2, _SHORTEST_REST_S)
         self._next_due_us: int | None = _AT_ONCE
         self._next_waiting_us: int | None = None

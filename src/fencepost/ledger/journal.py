@@ -140,3 +140,12 @@ def _since(database: Database, cursor: Cursor, query: Select[Any], since_us: int
     c = database.tables.journal.c
     first = first_id_at(database, cursor, since_us - SLACK_US, table="journal", column="at")
     return query.where(c.at >= since_us, c.id >= first)
+
+
+def is_noted_since(
+    database: Database, after_id: int, whats: Collection[Noted], *, connection: LedgerConnection | None = None
+) -> bool:
+    """Whether an entry after this one is of one of these kinds. Reads no other entries than those after it."""
+    c = database.tables.journal.c
+    query = select(c.id).where(c.id > after_id, c.what.in_([str(each) for each in whats])).limit(1)
+    return bool((connection or database).read(lambda cursor: database.rows(cursor, query)))
