@@ -12,6 +12,7 @@ from fencepost.core.policy import (
     OnCrash,
     Overlap,
     Policy,
+    Reason,
     template_parameters,
 )
 from fencepost.core.retry import Backoff
@@ -29,6 +30,7 @@ POLICIES = st.builds(
     misfire=st.none() | st.sampled_from(["once", "skip", "all", "all:7"]),
     grace=st.none() | st.floats(min_value=0, max_value=86400),
     on_crash=st.none() | st.sampled_from(OnCrash),
+    reason=st.none() | st.sampled_from(Reason),
     crash_limit=st.none() | st.integers(1, 1000),
     exclusive=st.none() | st.sampled_from(["nightly", "account:{account}", "{{x}}:{y}"]),
     priority=st.none() | st.integers(-1000, 1000),
@@ -130,7 +132,7 @@ def test_a_policy_survives_the_ledger(policy: Policy) -> None:
 
 
 def test_every_field_reaches_the_ledger() -> None:
-    stored = json.loads(Policy.of(formerly="nightly", search=["day"]).to_json())
+    stored = json.loads(Policy.of(formerly="nightly", search=["day"], reason="always").to_json())
     assert {name.removesuffix("_s") for name in (field.name for field in fields(Policy))} == set(stored)
 
 

@@ -23,7 +23,7 @@ from fencepost.core.duration import Duration
 from fencepost.core.nearest import suggestion
 from fencepost.core.retry import Backoff
 from fencepost.core.schedule import At, Cron, Every, Schedule
-from fencepost.core.words import EffectsWord, IsolationWord, MisfireWord, OnCrashWord, OverlapWord
+from fencepost.core.words import EffectsWord, IsolationWord, MisfireWord, OnCrashWord, OverlapWord, ReasonWord
 from fencepost.engine.jobs import ASYNC, Job
 from fencepost.errors import InvalidParameters, InvalidSchedule
 
@@ -54,6 +54,7 @@ class SharedWords(TypedDict, total=False):
     effects: EffectsWord | None
     isolation: IsolationWord | None
     formerly: str | Sequence[str] | None
+    reason: ReasonWord | None
     search: str | Sequence[str] | None
 
 

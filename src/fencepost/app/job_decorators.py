@@ -86,8 +86,9 @@ class JobDecorators:
             params: the parameters of its scheduled runs.
             **policy: ``timeout``, ``retries``, ``backoff``, ``overlap``, ``misfire``, ``grace``, ``sla``,
                 ``exclusive``, ``priority``, ``queue``, ``on_crash``, ``crash_limit``, ``effects``, ``isolation``,
-                ``chunk``, ``formerly``: earlier names of the job, and ``search``: parameters by which its runs are
-                found over all history. A settings file overrides them: ``[jobs.<name>]``.
+                ``chunk``, ``reason``: whether each act of a person needs one, ``formerly``: earlier names of the job,
+                and ``search``: parameters by which its runs are found over all history. A settings file overrides
+                them: ``[jobs.<name>]``.
         """
         if len(given) == 1 and callable(given[0]):
             return self._declared(given[0], (), name=None, batch_type=None, params=None, policy={})

@@ -39,7 +39,7 @@ from fencepost.core.misfire import Misfire
 from fencepost.core.nearest import suggestion
 from fencepost.core.retry import Backoff
 from fencepost.core.search_keys import LONGEST_NAME, MOST_NAMES
-from fencepost.core.words import EffectsWord, IsolationWord, OnCrashWord, OverlapWord, TypeWord
+from fencepost.core.words import EffectsWord, IsolationWord, OnCrashWord, OverlapWord, ReasonWord, TypeWord
 from fencepost.errors import InvalidPolicy
 
 LONGEST_TIMEOUT_S = 366 * 86400.0  # a year: a longer one is a mistake
@@ -82,6 +82,13 @@ class OnCrash(StrEnum):
     HOLD = "hold"
 
 
+class Reason(StrEnum):
+    """Whether a person has to say why for each act on the job."""
+
+    OPTIONAL = "optional"
+    ALWAYS = "always"
+
+
 class Effects(StrEnum):
     """How the job's effects land once."""
 
@@ -111,6 +118,7 @@ class Policy:
     queue: str = "default"
     effects: Effects = Effects.UNFENCED
     formerly: tuple[str, ...] = ()  # earlier names of the job, the first name first
+    reason: Reason = Reason.OPTIONAL  # of acts of people
     search: tuple[str, ...] = ()  # parameters by which its runs are found: see `fencepost.core.search_keys`
 
     @staticmethod
@@ -147,6 +155,8 @@ class Policy:
         for name in ("formerly", "search"):  # few jobs have them
             if not values[name]:
                 del values[name]
+        if self.reason is Reason.OPTIONAL:
+            del values["reason"]
         return canonical_json({**values, "type": self.type, "backoff": self.backoff.to_json()})
 
     @staticmethod
@@ -280,6 +290,7 @@ _READERS: Mapping[str, tuple[str, Reader]] = {
     "queue": ("queue", _queue),
     "effects": ("effects", _choice(Effects, EffectsWord)),
     "formerly": ("formerly", _formerly),
+    "reason": ("reason", _choice(Reason, ReasonWord)),
     "search": ("search", _search),
 }
 

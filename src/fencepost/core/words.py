@@ -11,6 +11,7 @@ from typing import Literal
 TypeWord = Literal["scheduled", "event", "manual", "bulk", "near-real-time"]
 OverlapWord = Literal["forbid", "queue", "replace", "allow"]
 OnCrashWord = Literal["rerun", "fail", "hold"]
+ReasonWord = Literal["optional", "always"]
 EffectsWord = Literal["unfenced", "fenced", "idempotent"]
 IsolationWord = Literal[
     "read committed",

@@ -13,13 +13,17 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, insert, select
 
 from fencepost.core.noted import DONE_BY_PEOPLE, Noted
+from fencepost.core.policy import Policy, Reason
 from fencepost.core.rights import Caller
+from fencepost.errors import InvalidParameters, InvalidPolicy
 from fencepost.ledger.auditing import AuditAct, acting, record
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import clean
 from fencepost.ledger.id_order import SLACK_US, first_id_at
+
+_WITHOUT_REASON = frozenset({Noted.ACKNOWLEDGED, Noted.UNACKNOWLEDGED})  # they change nothing of the job
 
 
 class JournalEntry(NamedTuple):
@@ -62,7 +66,9 @@ def note(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
 
 
 def _audit(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
-    """Record the act in the audit when the transaction commits."""
+    """Record the act in the audit when the transaction commits. Refuse it without a reason, if the job wants one."""
+    if not (about.reason or "").strip() and what not in _WITHOUT_REASON and about.job is not None:
+        _refuse_without_reason(database, cursor, about.job)
     caller = acting() or Caller(str(about.by))
     act = AuditAct(
         caller,
@@ -74,6 +80,17 @@ def _audit(database: Database, cursor: Cursor, what: Noted, about: About) -> Non
         detail=about.detail or {},
     )
     record(database, cursor, act)
+
+
+def _refuse_without_reason(database: Database, cursor: Cursor, job: str) -> None:
+    c = database.tables.job.c
+    found = database.rows(cursor, select(c.policy).where(c.name == job))
+    try:
+        is_wanted = bool(found) and Policy.from_json(found[0][0]).reason is Reason.ALWAYS
+    except InvalidPolicy:
+        return  # somebody has damaged it: people must be able to act
+    if is_wanted:
+        raise InvalidParameters(f'job {job!r} wants a reason for each act (reason="always"); nothing was done')
 
 
 def journal(

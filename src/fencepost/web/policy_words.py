@@ -48,6 +48,8 @@ def _sentences(policy: Mapping[str, Any]) -> Iterator[str]:
     if policy.get("on_crash") == "rerun" and (limit := _number(policy, "crash_limit")) is not None:
         yield f"A run whose node or worker was lost runs again, and is given up after {limit:g} losses."
     yield from _known(_EFFECTS, policy.get("effects"))
+    if policy.get("reason") == "always":
+        yield "Each act of a person on it needs a reason."
     if isinstance(policy.get("exclusive"), str):
         yield f"Runs with the same key {policy['exclusive']!r} exclude each other, also across jobs."
     if policy.get("queue") not in (None, "default"):
