@@ -142,6 +142,7 @@ def test_reading_prints_the_same_by_a_server(words: str, ledger: str, asked: Ask
 
 
 def _steady(text: str) -> str:
+    text = re.sub(r"^beat at \S+|as of \S+Z", "…", text)  # its latest due time: it is due each second
     return re.sub(r"\(?now [0-9.]+[a-z]+\)?|\d+(\.\d+)?(s|ms) (ago|late)", "…", text)
 
 

@@ -14,6 +14,7 @@ from fencepost.access import Authentication, Authorized, HostPrincipal
 from fencepost.app.composing import publish
 from fencepost.app.concerns import Concerns
 from fencepost.app.finding_concerns import ConcernFinder
+from fencepost.app.looking import Looking
 from fencepost.app.records.concerns import ConcernRecord
 from fencepost.core.concerns import ConcernKind, Occurrence, concern_id, covers, parsed_id
 from fencepost.core.noted import Noted
@@ -31,7 +32,8 @@ NODE = {"grant_id": "g", "token": 1, "generation": 3, "version": "1", "slots": 4
 
 
 @pytest.fixture
-def app(url: str) -> Iterator[App]:
+def app(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    monkeypatch.setattr(Looking, "_sights", lambda *_: None)  # as of a store that shows no sessions: there are none
     app = App(url)
     for name in ("settle", "settle-eu"):
         app.job(every("1h"), name=name, timeout="10m")(_nothing)
@@ -205,7 +207,7 @@ def test_acknowledgements_are_pruned_with_what_they_speak_of(app: App) -> None:
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_node_that_renews_late_is_a_concern(app: App) -> None:
     finder = ConcernFinder(app.ledger, app.operations._scope, app.operations, list)
-    node = {"id": "n1", "name": "node-1", "started_at": app.operations.now(), "lease_ttl_s": 10.0}
+    node = {"id": "n1", "name": "node-1", "started_at": app.operations.now(), "lease_ttl_s": 10.0, "state": "living"}
     found = [list(finder._renewing_late(SimpleNamespace(**node, lease_age_s=age))) for age in (None, 3.0, 6.5, 6.7)]
     assert [len(each) for each in found] == [0, 0, 0, 1]
     assert found[3][0].kind is ConcernKind.NODE_LATE

@@ -163,7 +163,7 @@ def test_the_file_of_an_application_stays_the_same_when_the_working_directory_ch
     ledger = open_ledger(url, app.runtime)
     monkeypatch.chdir(tmp_path / "elsewhere")
     migrate(app.ledger)
-    app.operations.leader()
+    app._node_locks()
     with app.lock("nightly"):
         pass
     app.close()

@@ -22,6 +22,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.rights import Scope
 from fencepost.core.verdicts import Skip
 from fencepost.engine.jobs import Jobs
+from fencepost.engine.resolving import SecretSource, known_secret
 from fencepost.engine.run import Run, attempt_of, current_run
 from fencepost.errors import FencepostError
 from fencepost.ledger.ledger import Ledger
@@ -53,6 +54,7 @@ class Stage:
     jobs: Jobs
     ledger_of: Callable[[], Ledger]
     generation: int = 0
+    secrets: SecretSource = known_secret
 
     @property
     def settings(self) -> Stage:

@@ -153,7 +153,7 @@ def live_runs(ledger: Ledger, names: Iterable[str], instance: str) -> list[int]:
 
 
 def _live(ledger: Ledger, job: str) -> Iterator[RunRow]:
-    after = 0
-    while page := history.runs(ledger, RunFilter(job=job, states=_LIVE), after_id=after, limit=_BATCH):
+    after, wanted = 0, RunFilter(job=job, states=_LIVE, waits_for_anything=True)
+    while page := history.runs(ledger, wanted, after_id=after, limit=_BATCH):
         yield from page
         after = page[-1].id

@@ -130,8 +130,8 @@ class BulkRuns:
         return frozenset(conducted + [without_ledger(label) for label in parts])
 
     def _unended(self, job: str) -> Iterator[RunRow]:
-        last = 0
-        while page := history.runs(self._ledger, RunFilter(job=job, states=_LIVE), after_id=last, limit=_PAGE):
+        last, wanted = 0, RunFilter(job=job, states=_LIVE, waits_for_anything=True)
+        while page := history.runs(self._ledger, wanted, after_id=last, limit=_PAGE):
             yield from page
             last = page[-1].id
 

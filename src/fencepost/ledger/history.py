@@ -106,6 +106,7 @@ class RunFilter:
     since_us: int | None = None
     until_us: int | None = None
     ids: Collection[int] | None = None
+    waits_for_anything: bool = False  # also for what only a newer version knows; no index leads to that
     params: Mapping[str, str] | None = None  # by the texts of `fencepost.core.search_keys`; no index leads to them
 
     @property
@@ -209,7 +210,7 @@ def _in_state(database: Database, query: Select[Any], wanted: RunFilter, state: 
     """Restrict a query to a state. What waits is in several partial indexes, one for each thing that is waited for."""
     c = database.tables.run.c
     of_state = query.where(c.state == _as_literal(state))
-    if state != RunState.WAITING or wanted.waits_for is not None:
+    if state != RunState.WAITING or wanted.waits_for is not None or wanted.waits_for_anything:
         return [of_state]
     return [of_state.where(c.waits_for == _as_literal(each)) for each in WaitsFor]
 
