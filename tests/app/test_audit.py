@@ -96,13 +96,22 @@ def test_entry_says_how_a_person_was_known(app: App) -> None:
     assert (entry.who, entry.how, entry.address) == ("ann", "login", "10.0.0.7")
 
 
+def test_bare_name_finds_each_kind_of_principal_of_that_name(app: App) -> None:
+    for name in ("user:ann", "host:ann", "user:anna", "token:ann:x"):
+        with acting_as(Caller(name, how="login")):
+            app.operations.trigger("settle", by=name, again=True)
+    audit = app.operations.audit
+    assert {each.who for each in audit.entries(who="ann")} == {"user:ann", "host:ann"}
+    assert {each.who for each in audit.entries(who="user:ann")} == {"user:ann"}
+
+
 def test_entries_are_found_by_job_run_person_and_act(app: App) -> None:
     run_id = app.operations.trigger("settle", by="ann").run_id
     app.operations.schedules.pause("settle", by="bob")
     audit = app.operations.audit
     assert [each.act for each in audit.entries(run_id=run_id)] == ["run triggered"]
     assert [each.act for each in audit.entries(who="bob")] == ["schedule paused"]
-    assert [each.who for each in audit.entries(act="schedule paused")] == ["bob"]
+    assert [(each.who, each.schedule) for each in audit.entries(act="schedule paused")] == [("bob", "settle")]
     assert len(audit.entries(job="settle")) == 2
     assert audit.entries(job="settl") == []
     with pytest.raises(InvalidParameters):

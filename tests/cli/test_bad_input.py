@@ -174,4 +174,4 @@ def test_wrong_password(account: str, guarded_valkey: Valkey) -> None:
 def test_missing_extra(tmp_path: Path) -> None:
     (tmp_path / "psycopg.py").write_text("raise ModuleNotFoundError(\"No module named 'psycopg'\", name='psycopg')")
     done = fencepost("locks", "list", "--store", "postgresql://host/db", env={"PYTHONPATH": str(tmp_path)})
-    assert_one_sentence(done, "pip install 'fencepost[postgres]'")
+    assert_one_sentence(done, "pip install './fencepost[postgres]' from a clone")

@@ -145,12 +145,12 @@ def test_without_the_extra_a_sentence_says_what_to_install(monkeypatch: pytest.M
     for name in [each for each in sys.modules if each.startswith("fencepost.web")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'fencepost\[web\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install './fencepost\[web\]'"):
         demo(web=True, lasts="60s")
     console, runtime = Console(file=io.StringIO()), ThreadedRuntime()
     offer_pages(DemoStage(tmp_path, runtime, ends_at=0.0), runtime, console, serves=True)
     assert "fencepost demo --web" in console.file.getvalue()
-    assert "pip install 'fencepost[web]'" in console.file.getvalue()
+    assert "pip install './fencepost[web]' from a clone" in console.file.getvalue()
     monkeypatch.undo()
     importlib.import_module("fencepost.web")
 

@@ -176,7 +176,7 @@ class TestDraining:
     def test_name_will_do_if_one_living_node_has_it(self, scene: Scene) -> None:
         for node in ("n1", "n2", "n3"):
             add_node(scene, node, name="host")
-        with pytest.raises(InvalidParameters, match="n1, n2, n3"):
+        with pytest.raises(InvalidParameters, match=r"host \(n1\), host \(n2\), host \(n3\)"):
             ask_to_drain(scene.ledger, "host", by="ann")
         leave(scene.ledger, "n1")
         scene.connection.write(lambda cursor: died(scene.ledger, cursor, "n2", "why"))
@@ -184,6 +184,15 @@ class TestDraining:
         for gone in ("n1", "n2", "other"):
             with pytest.raises(NoSuchNode):
                 ask_to_drain(scene.ledger, gone, by="ann")
+
+    def test_name_of_the_machine_will_do_if_one_living_node_is_there(self, scene: Scene) -> None:
+        for node, name in (("n1", "web-1:4711:5e0c"), ("n2", "web-2:1:a"), ("n3", "web-2:2:b")):
+            add_node(scene, node, name=name)
+        assert ask_to_drain(scene.ledger, "web-1", by="ann").id == "n1"
+        with pytest.raises(InvalidParameters, match=r"web-2:1:a \(n2\), web-2:2:b \(n3\)"):
+            ask_to_drain(scene.ledger, "web-2", by="ann")
+        with pytest.raises(NoSuchNode):
+            ask_to_drain(scene.ledger, "web", by="ann")
 
     def test_node_of_an_older_version_is_not_said_to_drain(self, scene: Scene) -> None:
         add_node(scene, "n1", version="0.9/0004/0001")

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import pytest
 from sqlalchemy import insert, update
 
+from fencepost import every
 from fencepost.access import HostPrincipal
 from fencepost.web import web
 from tests.access.scene import MARK, MINE, OTHERS, scene, set_run
@@ -163,6 +164,15 @@ def test_schedule_is_made_by_a_form_that_shows_its_due_times_first(app, browser)
         assert browser.get("/jobs/settle/schedule?" + urlencode({**typed, **wrong})).status == 400
         assert browser.post("/jobs/settle/schedule", {**typed, "id": "settle:10", **wrong}).status == 400
     assert len(app.schedules.list(job="settle")) == 2
+
+
+def test_page_of_a_schedule_is_about_it_alone_though_its_job_has_others(app, browser):
+    app.schedules.put("settle:x", "settle", every("1h"), by="ann")
+    for schedule in ("settle", "settle:x"):
+        page = browser.get(f"/schedules/{schedule}").text
+        assert "cannot be read" not in page
+        assert "Next due times" in page
+    assert 'href="/schedules/settle%3Ax">schedule settle:x</a>' in browser.get("/audit").text
 
 
 def test_now_says_what_is_wrong_and_when_nothing_is(app, browser, dead_run):

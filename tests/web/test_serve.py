@@ -95,4 +95,6 @@ def test_proxy_without_a_secret_and_half_of_a_certificate_are_refused(app, ledge
     monkeypatch.delenv("FENCEPOST_PROXY_SECRET", raising=False)
     assert main(["serve", "--ledger", ledger_url, "--proxy", "10.0.0.1"]) == 2
     assert "FENCEPOST_PROXY_SECRET" in capsys.readouterr().err
+    assert main(["serve", "--ledger", ledger_url, "--tls-cert", "c.pem", "--tls-key", "k.pem"]) == 2
+    assert "cannot read --tls-cert c.pem: No such file" in capsys.readouterr().err
     assert main(["serve", "--ledger", ledger_url, "--tls-cert", "c.pem"]) == 2

@@ -19,7 +19,7 @@ from fencepost.access import identity, passwords
 from fencepost.core.duration import Duration, seconds
 from fencepost.core.identity import job_name
 from fencepost.core.rights import ALL_JOBS, Caller, HumanAct, Role, Scope
-from fencepost.core.tick import instant
+from fencepost.core.tick import instant, spelled_us
 from fencepost.errors import InvalidName, InvalidParameters, NoSuchAccount, NotAllowed
 from fencepost.ledger import accounts, auditing, logins
 from fencepost.ledger.accounts import Account, Permission
@@ -204,7 +204,7 @@ class Access:
             for job in _job_names(jobs):
                 accounts.give(self._ledger, cursor, f"token:{token_id}", job, what, by=by)
 
-        detail = {"name": name, "role": what.value, "jobs": _shown(jobs), "expires_at": expires_at}
+        detail = {"name": name, "role": what.value, "jobs": _shown(jobs), "expires_at": spelled_us(expires_at)}
         self._change(work, what="API token", of=f"token:{token_id}", reason=reason, as_="made", detail=detail)
         return NewApiToken(token_id, name, secret, instant(expires_at))
 

@@ -46,7 +46,9 @@ def _hasher() -> PasswordHasher:
     try:
         from argon2 import PasswordHasher  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
-        raise MissingExtra("accounts need the package 'argon2-cffi': pip install 'fencepost[web]'") from None
+        raise MissingExtra(
+            "accounts need the package 'argon2-cffi': pip install './fencepost[web]' from a clone"
+        ) from None
     return PasswordHasher()
 
 

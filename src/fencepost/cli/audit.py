@@ -65,8 +65,8 @@ def list_entries(
     if as_json:
         print_json([document(entry) for entry in found])
     elif found:
-        columns = ("n", "at", "who", "how", "act", "job", "run", "outcome", "reason", "details")
-        draw_rows(columns, map(_cells, found), spare=("how", "outcome"))
+        columns = ("n", "at", "who", "how", "act", "job", "run", "schedule", "outcome", "reason", "details")
+        draw_rows(columns, map(_cells, found), spare=("how", "outcome", "schedule"))
     else:
         print("the audit has no such entry")
     return Exit.OK
@@ -179,6 +179,7 @@ def _cells(entry: AuditRecord) -> tuple[str, ...]:
         entry.act,
         entry.job or "",
         str(entry.run_id or ""),
+        entry.schedule or "",
         entry.outcome or "",
         beginning(entry.reason or ""),
         beginning(_details(entry.detail)),

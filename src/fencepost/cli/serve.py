@@ -90,6 +90,9 @@ def serve(
     believed = _proxy(proxy or [], proxy_header)
     with _served(spec, ledger) as served:
         refuse_open_door(served, host, has_tls=bool(tls_cert) or behind_tls_proxy, has_proxy=believed is not None)
+        for option, file in (("--tls-cert", tls_cert), ("--tls-key", tls_key)):
+            if file:
+                _refuse_unreadable(option, file)
         from fencepost.web.serving import ListenOn, serve_pages  # noqa: PLC0415 - an extra
 
         names = [*(allowed_host or []), *([host] if host not in ("", "0.0.0.0", "::") else [])]  # noqa: S104
@@ -97,6 +100,14 @@ def serve(
         name = who("") if host in _LOOPBACK and believed is None else None
         serve_pages(served, listening, proxy=believed, link_for=name, tell=_tell, show=_show)
     return Exit.OK
+
+
+def _refuse_unreadable(option: str, file: str) -> None:
+    try:
+        with open(file, "rb"):
+            pass
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {option} {file}: {error.strerror}") from None
 
 
 def refuse_open_door(served: ServedLedger, host: str, *, has_tls: bool, has_proxy: bool) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LONGEST_S = 24 * 3600.0
 _START_WITHIN_S = 180.0  # people wait for the page, and the machine may be busy
 _KILL_EVERY_S = 12.0
+_LOOK_EVERY_S = 0.2
 _REPLACE_AFTER_S = TTL_S + 2.0  # the death can be seen, and that the others go on, before another node joins
 
 
@@ -30,6 +31,7 @@ class LiveShow(Show):
     def __init__(self, folder: Path, runtime: Runtime, *, seconds: float, console: Console, ctrl_c: CtrlC) -> None:
         super().__init__(folder, runtime, seconds=seconds, screen=PlainScreen(console), ctrl_c=ctrl_c)
         self._numbers = count(len(NODES) + 1)
+        self.killed = 0
 
     def play_with_pages(self, console: Console, *, port: int, least_s: float) -> None:
         """Prepare the ledger, serve its pages, then kill and start nodes until the time is over."""
@@ -50,9 +52,13 @@ class LiveShow(Show):
         if self._runtime.monotonic() >= until:
             return
         killed = self._watcher.look().busiest()
-        if killed is None or killed not in self.stage.actors:
-            return  # nobody is busy now
+        while killed is None or killed not in self.stage.actors:  # nobody is busy at this moment
+            self._watch_until(self._runtime.monotonic() + _LOOK_EVERY_S)
+            if self._runtime.monotonic() >= until:
+                return
+            killed = self._watcher.look().busiest()
         self.stage.kill(killed)
+        self.killed += 1
         self._say(f"kill -9 {killed}; its lease ends within {TTL_S:g} s, then other nodes take over its runs")
         self._watch_until(self._runtime.monotonic() + _REPLACE_AFTER_S)
         name = f"node-{next(self._numbers)}"
@@ -69,6 +75,7 @@ def show_live(runtime: Runtime, *, seconds: float | None, port: int, console: Co
         show = LiveShow(Path(folder), runtime, seconds=least_s, console=console, ctrl_c=ctrl_c)
         try:
             show.play_with_pages(console, port=port, least_s=least_s)
+            console.print(f"ended after {least_s:g} s; nodes killed: {show.killed}", highlight=False)
         except KeyboardInterrupt:
             ctrl_c.answered()
             console.print("stopped; the nodes leave")

@@ -68,6 +68,6 @@ def _factory(scheme: Scheme, url: StoreUrl) -> Callable[[StoreUrl, Runtime], Lea
         if scheme.extra is None or (error.name or "").startswith("fencepost"):
             raise
         raise MissingExtra(
-            f"{url.scheme}:// needs the package {error.name!r}: pip install 'fencepost[{scheme.extra}]'"
+            f"{url.scheme}:// needs the package {error.name!r}: pip install './fencepost[{scheme.extra}]' from a clone"
         ) from None
     return cast("Callable[[StoreUrl, Runtime], LeaseStore]", module.from_url)

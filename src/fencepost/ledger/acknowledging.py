@@ -14,6 +14,7 @@ from sqlalchemy import delete, select, update
 from fencepost.core.concerns import HASHED, ConcernKind, Occurrence, parsed_id
 from fencepost.core.noted import Noted
 from fencepost.core.states import TERMINAL
+from fencepost.core.tick import spelled_us
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -59,7 +60,7 @@ def acknowledge(
             cursor, table, row._asdict()
         ):
             database.change(cursor, update(table).where(*here).values(values))  # another one was first
-        detail = {"what": what, "id": id_} | ({} if until_us is None else {"until": until_us})
+        detail = {"what": what, "id": id_} | ({} if until_us is None else {"until": spelled_us(until_us)})
         note(database, cursor, Noted.ACKNOWLEDGED, about._replace(reason=text, detail=detail))
         return row
 

@@ -29,6 +29,7 @@ from fencepost.ledger.identity import identity_within
 
 LONGEST_WHO = 160  # the width of the column
 DONE = "done"
+_PRINCIPALS = ("user", "host", "proxy", "local", "token")
 _ROWS_PER_PAGE = 1000  # entries that are kept in memory at once
 _STRETCH = 50_000  # entries that one statement looks through
 _ROWS_PER_INSERT = 50  # SQLite and MySQL limit the length of a statement
@@ -197,12 +198,17 @@ def entries(
     before_n: int | None = None,
     limit: int = 100,
 ) -> list[AuditRow]:
-    """Return entries, newest first. `jobs` limits them to those about these jobs; None returns all."""
+    """Return entries, newest first. `jobs` limits them to those about these jobs; None returns all.
+
+    `who` is a principal such as ``user:ann``, or a bare name, which stands for every kind of principal of that name.
+    """
     c = database.tables.operating["audit"].c
     query: Select[Any] = select(*_as_bytes(database, c)).order_by(c.n.desc()).limit(limit)
     if jobs is not None:
         query = query.where(c.job.in_(sorted(jobs)))
-    for column, value in ((c.who, who), (c.act, act), (c.run_id, run_id)):
+    if who is not None:
+        query = query.where(c.who.in_([who] if ":" in who else [who, *(f"{kind}:{who}" for kind in _PRINCIPALS)]))
+    for column, value in ((c.act, act), (c.run_id, run_id)):
         if value is not None:
             query = query.where(column == value)
     if act is None:

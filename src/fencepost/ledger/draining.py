@@ -10,6 +10,8 @@ no way back: start another node.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlalchemy import update
 
 from fencepost.core.noted import Noted
@@ -24,7 +26,7 @@ from fencepost.ledger.queue_pauses import ignores_pauses
 
 
 def ask_to_drain(database: Database, node: str, *, by: str, reason: str | None = None) -> NodeRow:
-    """Ask a living node to drain, by its id or by its name; a second request has no effect.
+    """Ask a living node to drain, by its id, its name or its machine's; a second request has no effect.
 
     Raise `NoSuchNode` if none lives, and `InvalidParameters` if several have the name, or it is of an older version.
     """
@@ -57,12 +59,17 @@ def take_over_drain(database: Database, node_id: str, *, former: str, connection
 
 def _living(database: Database, cursor: Cursor, node: str) -> NodeRow:
     living = [each for each in nodes_within(database, cursor) if each.is_living]
-    found = [each for each in living if each.id == node] or [each for each in living if each.name == node]
+    ways: tuple[Callable[[NodeRow], str], ...] = (
+        lambda each: each.id,
+        lambda each: each.name,
+        lambda each: each.name.partition(":")[0],  # a name is machine:process:random
+    )
+    found = next((same for way in ways if (same := [each for each in living if way(each) == node])), [])
     if not found:
         raise NoSuchNode(node)
     if len(found) > 1:
-        ids = ", ".join(each.id for each in found)
-        raise InvalidParameters(f"{len(found)} living nodes are named {node!r}: give the id of one of them, {ids}")
+        names = ", ".join(f"{each.name} ({each.id})" for each in found)
+        raise InvalidParameters(f"{len(found)} living nodes are called {node!r}: give the id of one of them: {names}")
     if ignores_pauses(found[0]):
         raise InvalidParameters(
             f"node {found[0].name} has version {found[0].version}, which cannot be asked to drain: send SIGTERM to its "

@@ -12,7 +12,7 @@ try:
     import fastapi  # noqa: F401
     import jinja2  # noqa: F401
 except ModuleNotFoundError:
-    raise MissingExtra("the pages need FastAPI and Jinja2: pip install 'fencepost[web]'") from None
+    raise MissingExtra("the pages need FastAPI and Jinja2: pip install './fencepost[web]' from a clone") from None
 
 from fencepost.access import HostPrincipal
 from fencepost.web.application import web

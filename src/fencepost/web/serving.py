@@ -76,7 +76,9 @@ def _server(pages: object, listening: ListenOn) -> uvicorn.Server:
 
         from fencepost.web.slow_clients import BoundedProtocol  # noqa: PLC0415 - of the same one
     except ModuleNotFoundError:
-        raise MissingExtra("fencepost serve needs the package 'uvicorn': pip install 'fencepost[web]'") from None
+        raise MissingExtra(
+            "fencepost serve needs the package 'uvicorn': pip install './fencepost[web]' from a clone"
+        ) from None
     config = uvicorn.Config(
         pages,  # type: ignore[arg-type]
         ssl_certfile=listening.tls_cert or None,

@@ -28,6 +28,7 @@ class AuditRecord(LedgerRecord):
     act: str
     job: str | None
     run_id: int | None
+    schedule: str | None
     reason: str | None
     outcome: str | None
     detail: Any = field(hash=False)
@@ -40,7 +41,7 @@ class AuditRecord(LedgerRecord):
         """Return the record of a row, which may have been edited by hand."""
         at, read = _instant(row.at), read_json(row.entry)
         entry: dict[str, Any] = read if isinstance(read, dict) else {}
-        texts = {name: entry.get(name) for name in ("how", "from", "reason", "outcome")}
+        texts = {name: entry.get(name) for name in ("how", "from", "schedule", "reason", "outcome")}
         is_readable = row.is_readable and at is not None and isinstance(read, dict)
         return AuditRecord(
             n=row.n,
@@ -51,6 +52,7 @@ class AuditRecord(LedgerRecord):
             act=row.act,
             job=row.job,
             run_id=row.run_id,
+            schedule=_text(texts["schedule"]),
             reason=_text(texts["reason"]),
             outcome=_text(texts["outcome"]),
             detail=entry.get("detail"),

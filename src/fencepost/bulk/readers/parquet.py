@@ -51,7 +51,7 @@ class Parquet(FileReader):
     def __init__(self, given: Given, columns: Sequence[str] | None) -> None:
         super().__init__(given)
         if find_spec("pyarrow") is None:
-            raise MissingExtra("parquet() needs the package 'pyarrow': pip install 'fencepost[parquet]'")
+            raise MissingExtra("parquet() needs the package 'pyarrow': pip install './fencepost[parquet]' from a clone")
         self.columns = checked_columns(columns)
 
     def options(self) -> list[Any]:

@@ -27,6 +27,6 @@ def dialect_for(url: LedgerUrl, runtime: Runtime) -> Dialect:
         if (error.name or "").startswith("fencepost"):
             raise
         raise MissingExtra(
-            f"{url.store.scheme}:// needs the package {error.name!r}: pip install 'fencepost[{module}]'"
+            f"{url.store.scheme}:// needs the package {error.name!r}: pip install './fencepost[{module}]' from a clone"
         ) from None
     return dialect(url, runtime)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import RedirectResponse, Response
 
+from fencepost.app.records import OutlookRecord
 from fencepost.app.records.versions import schedule_version
 from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import schedule_to_json
@@ -102,7 +103,8 @@ def schedule(visit: Visit) -> Response:
     found, now = ask.schedules.get(visit.where["id"]), ask.now()
     values: dict[str, Any] = {"outlook": None, "damaged": None, "edit": None, "changes": None, "wrong": None}
     try:
-        [values["outlook"]] = ask.schedules.preview(found.id, count=10, year=_year(visit))
+        due, now_us = found.schedule, microseconds(now)
+        values["outlook"] = OutlookRecord.of(due, now_us=now_us, count=10, year=_year(visit), name=found.id)
     except (FencepostError, ValueError) as error:
         values["damaged"] = str(error)
     status = 200
