@@ -300,8 +300,8 @@ def typed_params(words: list[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.strip():
-            lacks = "name" if equals else "value"
-            raise ConfigurationError(f"parameter {word!r} has no {lacks}; write it as -p month=2026-01")
+            lacks, right = ("name", "NAME=VALUE") if equals else ("value", f"{name.strip()}=VALUE")
+            raise ConfigurationError(f"parameter {word!r} has no {lacks}; write it as -p {right}")
         if name.strip() in typed:
             raise ConfigurationError(f"parameter {name.strip()!r} is given twice")
         typed[name.strip()] = value

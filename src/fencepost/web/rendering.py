@@ -72,6 +72,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     found.filters |= {
+        "sentence": ended,
         "json": as_json,
         "oneline": in_one_line,
         "pairs": in_pairs,
@@ -130,3 +131,8 @@ def _when(visit: Visit, now: datetime | None) -> Any:
 def plain(template: str, values: Mapping[str, Any]) -> str:
     """Return the text of a page that needs no visit, such as that of a ledger that is away."""
     return environment().get_template(template).render(**values)
+
+
+def ended(text: str) -> str:
+    """Return a message as a sentence, with the point that it lacks."""
+    return text if text.endswith((".", "…", "?", "!")) else f"{text}."

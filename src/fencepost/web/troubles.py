@@ -100,7 +100,7 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, LedgerUnavailable | StoreUnavailable):
         return "The database does not answer, so nothing can be shown or done. Nodes go on as far as they can."
     text = " ".join(str(error).split()) or type(error).__name__
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…")) else ".")
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…", "?")) else ".")
 
 
 class TroublePages:
