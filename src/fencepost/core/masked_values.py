@@ -132,7 +132,8 @@ def _without(text: AnyStr, spans: Sequence[tuple[int, int]], mask: AnyStr) -> An
     for start, end in spans:
         kept += (text[place:start], mask)
         place = end
-    return text[:0].join([*kept, text[place:]])
+    kept.append(text[place:])
+    return text[:0].join(kept)
 
 
 def _begins_at(text: bytes, form: bytes) -> int:
