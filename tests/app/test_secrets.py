@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, select, text
 
-from fencepost import App, Run, Secret
+from fencepost import App, Run, Secret, every
 from fencepost.bulk import keyset
 from fencepost.core.masked_values import MASKED, MaskedValues
 from fencepost.core.parameters import Signature
+from fencepost.core.secrets import scrub
 from fencepost.engine.resolving import known_secret, resolved
-from fencepost.errors import InvalidPolicy, NoSuchSecret, SecretUnavailable
+from fencepost.errors import InvalidParameters, InvalidPolicy, NoSuchSecret, SecretUnavailable
 from fencepost.ledger.ledger import Ledger
 from fencepost.testing import until
 from fencepost.web.parameter_forms import parameter_fields
@@ -112,6 +113,60 @@ def test_on_threads_and_loops_and_in_bulk_no_row_has_the_value(url: str) -> None
         engine.dispose()
 
 
+def test_no_act_of_a_run_puts_the_value_on_record(url: str) -> None:
+    """It is refused in parameters, keys and ids, and masked in reasons and names of people."""
+    app = App(url, ttl="10s", secrets={"live": VALUE}.__getitem__)
+
+    @app.job
+    def plain(word: str = "") -> None: ...
+
+    @app.job
+    def passes_on(key: Secret[str]) -> list[str]:
+        value, ops = key.reveal(), app.operations
+        app.schedules.put("hourly", "plain", every("1h"), by=f"by {value}", reason=f"put {value}")
+        app.schedules.pause("hourly", by=f"by {value}", reason=f"paused {value}")
+        first = ops.trigger("plain", {"word": "first"}, by=f"by {value}", reason=f"asked {value}", delay="1h").run_id
+        ops.cancel(first, by=f"by {value}", reason=f"cancelled {value}")
+        ops.retry(first, by=f"by {value}", reason=f"again {value}")
+        ops.pauses.pause("default", by=f"by {value}", reason=f"paused {value}")
+        ops.pauses.resume("default", by=f"by {value}", reason=f"resumed {value}")
+        app.enqueue("plain", requested_by=f"by {value}", reason=f"enqueued {value}", delay="1h")
+        day, word, by = ("2026-01-01T00:00Z", "2026-01-01T01:00Z"), {"word": f"a {value}"}, "ann"
+        acts: dict[str, Callable[[], object]] = {
+            "enqueue": lambda: app.enqueue("plain", params=word),
+            "enqueue key": lambda: app.enqueue("plain", key=f"key-{value}"),
+            "trigger": lambda: ops.trigger("plain", word, by=by),
+            "retry": lambda: ops.retry(first, by=by, params=word, again=True),
+            "put": lambda: app.schedules.put("other", "plain", every("1h"), params=word),
+            "put id": lambda: app.schedules.put(f"id-{value}", "plain", every("1h")),
+            "backfill": lambda: ops.backfill("plain", *day, by=by, params=word),
+            "backfill key": lambda: ops.backfill("plain", *day, by=by, key=f"key-{value}"),
+        }
+        return [name for name, act in acts.items() if not is_refused(act)]
+
+    try:
+        with app.running():
+            run_id = app.enqueue("passes_on", params={"key": "live"}).run_id
+            until(lambda: app.operations.run(run_id).state in ("succeeded", "dead"), 60, what="it has ended")
+        run = app.operations.run(run_id)
+        assert (run.state, run.result, run.error) == ("succeeded", [], None)
+        assert app.operations.schedules.get("hourly").pause_reason == "paused ***"
+        stored = every_value(app.ledger)
+        for said in ("asked ***", "cancelled ***", "again ***", "resumed ***", "enqueued ***", "by ***"):
+            assert said in stored
+        assert [each for each in stored if VALUE in each] == []
+    finally:
+        app.close()
+
+
+def is_refused(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except InvalidParameters as error:
+        return "the value of a secret" in str(error) and scrub(str(error)) == str(error)
+    return False
+
+
 def takes(key: Secret[str]) -> None: ...
 
 
@@ -141,6 +196,31 @@ def test_what_goes_wrong_is_said_without_what_was_found() -> None:
     for value in (None, b"bytes-of-it", "abc", "", "x" * 8001):
         with pytest.raises(SecretUnavailable):
             looked_up(lambda _, value=value: value)
+
+
+def takes_api_key(api_key: Secret[str]) -> None: ...
+
+
+def test_no_message_of_ours_is_garbled_by_the_masking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows `'api_key':` would be taken for its value."""
+    monkeypatch.setenv("FENCEPOST_SECRETS_DIR", "/run/our-secrets")
+    signature, named = Signature.of(takes_api_key), {"api_key": Secret("stripe-test")}
+
+    def fails(source: Any) -> str:
+        with pytest.raises((NoSuchSecret, SecretUnavailable)) as error:
+            resolved(signature, named, source)
+        return str(error.value)
+
+    with pytest.raises(InvalidParameters) as refused:
+        signature.validate({"api_key": "sk live"})
+    unknown, unknown_to_us = fails(known_secret), fails({}.__getitem__)
+    others = [fails(lambda _, value=value: value) for value in (None, "abc")]
+    for message in (unknown, unknown_to_us, *others, fails(lambda _: 1 / 0), str(refused.value)):
+        assert scrub(message) == message
+    for part in ("'stripe-test'", "'api_key'", "FENCEPOST_SECRET_STRIPE_TEST", "/run/our-secrets/stripe-test"):
+        assert part in unknown
+    assert "application's own function" in unknown_to_us
+    assert "FENCEPOST_SECRET" not in unknown_to_us
 
 
 def test_usual_places_are_the_environment_and_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_canary_is_in_no_row_and_in_no_output(ledger: str, tmp_path: Path) -> No
     assert (waited.state, waited.result) == ("succeeded", None)
     assert "the value of a secret" in str(passed.error)
     assert (unknown.state, unknown.attempts) == ("dead", 1)
-    assert "there is no secret of this name" in str(unknown.error)
+    assert "there is no secret 'nobody-knows' of parameter 'key' on this node; neither" in str(unknown.error)
     assert leak.params == {"key": "live"}
     for words in (
         "printed: ***",

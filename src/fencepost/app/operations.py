@@ -204,7 +204,7 @@ class Operations(NodeActs):
         """
         require_job(self._scope, HumanAct.BACKFILL, job)
         who, back_key = actor(self._scope, by), key or self._ledger.runtime.new_id()[:12]
-        request = Request(requested_by=who, reason=reason, generation=self._generation)
+        request = Request(key=key, requested_by=who, reason=reason, generation=self._generation)
         new_runs = self._due_times(
             job, (first, last), schedule=schedule, request=request, key=back_key, params=params, limit=limit
         )

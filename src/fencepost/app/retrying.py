@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.core.identity import canonical_json, request_hash
 from fencepost.core.overlap import exclusive_key
+from fencepost.engine.requesting import refuse_secret_values
 from fencepost.errors import InvalidParameters
 from fencepost.ledger.requests import repetition
 
@@ -37,9 +38,11 @@ def changed_request(
             "it is. To do the work with other parameters, repeat the run that it is a part of"
         )
     stored = job.signature.validate(params, job=job.name)
+    text = canonical_json(stored)
+    refuse_secret_values(f"job {job.name!r}", params=text)
     window_us: Any = None if row.window_end is None else (row.window_start, row.window_end)
     return repetition(row)._replace(
-        params=canonical_json(stored),
+        params=text,
         params_hash=request_hash(job.policy.known_as(job.name), stored, window_us=window_us),
         exclusive_key=_key(row, job, stored),
     )

@@ -19,6 +19,7 @@ from fencepost.core.identity import canonical_json, schedule_id
 from fencepost.core.overlap import exclusive_key
 from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import Schedule, schedule_to_json
+from fencepost.engine.requesting import refuse_secret_values
 from fencepost.ledger import schedules
 from fencepost.ledger.removing import delete_schedule
 from fencepost.ledger.schedule_rows import NewSchedule
@@ -70,6 +71,7 @@ class Schedules:
         stored = known.signature.validate(params or {}, job=known.name)
         exclusive_key(known.name, known.policy, stored)  # raises if no key can be made: then no tick could be planned
         new = NewSchedule(schedule_id(id), known.name, schedule_to_json(due), canonical_json(stored))
+        refuse_secret_values(f"schedule of job {known.name!r}", params=new.params, key=new.id)
         who, check = actor_or_none(self._scope, by), schedule_id_check(self._scope, expect)
         must = schedules.Must.BE_NEW if is_new else schedules.Must.EXIST if expect is not None else None
         with acting(self._scope):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fencepost.ledger.schedule_rows import StoredSchedule
     from fencepost.ledger.schedules import RowCheck
 
-_LABEL = re.compile(r"run \d+ of (['\"])(.+)\1")  # as a run is called that asks for another one
+_LABEL = re.compile(r"run [\d*]+ of (['\"])(.+)\1")  # as a run is called that asks for another one
 
 
 def actor(scope: Scope, by: object) -> str:

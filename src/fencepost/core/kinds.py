@@ -191,7 +191,8 @@ class SecretName:
         try:
             return value.name if isinstance(value, Secret) else secret_name(value)
         except InvalidParameters as error:
-            raise InvalidParameters(f"{path}: {error}") from None
+            # No colon after the path: what follows `'api_key':` would be masked as its value.
+            raise InvalidParameters(f"{path} takes a secret, and {error}") from None
 
     def read(self, text: str, path: str) -> Json:
         return self.store(text.strip(), path)

@@ -4,8 +4,8 @@ A value joins them before the job gets it, and stays until the process ends: wha
 written. They are all masked in every text that `fencepost.core.secrets` masks, whichever run wrote it.
 
 **Promises.** A value is masked as it is, in JSON, as Python's ``repr`` writes it, percent-encoded, HTML-escaped, and in
-Base64. Of a value of several lines, each line is masked by itself, too. In a stream of bytes it is masked wherever the
-pieces begin and end.
+Base64. Of a value of several lines, each line is masked by itself, too. Values that overlap, or begin alike, are masked
+as far as one of them reaches, with one mask. In a stream of bytes all this holds wherever the pieces begin and end.
 
 **Not promised.** A value in any other form: reversed, in parts, hashed, encrypted, encoded together with other text. A
 line of a longer value with fewer than eight characters. Values of fewer than `SHORTEST` characters are refused: they
@@ -18,8 +18,8 @@ import base64
 import html
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, AnyStr, NamedTuple
 from urllib.parse import quote, quote_plus
 
 SHORTEST = 4
@@ -54,18 +54,21 @@ class MaskedValues:
     def __bool__(self) -> bool:
         return self._known is not None
 
-    def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where values stand in a text."""
-        if self._known is not None:
-            yield from (match.span() for match in self._known.in_text.finditer(text))
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return where values stand in a text, in order. Spans do not overlap."""
+        return [] if self._known is None else _spans(self._known.in_text, text)
+
+    def spans_of_bytes(self, text: bytes) -> list[tuple[int, int]]:
+        """Return where values stand in bytes, as `spans` does."""
+        return [] if self._known is None else _spans(self._known.in_bytes, text)
 
     def masked(self, text: str) -> str:
         """Return a text without them."""
-        return text if self._known is None else self._known.in_text.sub(MASK, text)
+        return text if self._known is None else _without(text, self.spans(text), MASK)
 
     def masked_bytes(self, text: bytes) -> bytes:
         """Return bytes without them."""
-        return text if self._known is None else self._known.in_bytes.sub(MASK.encode(), text)
+        return text if self._known is None else _without(text, self.spans_of_bytes(text), MASK.encode())
 
     def masked_json(self, text: str) -> str:
         """Return JSON without them, in texts and numbers alike; it stays JSON."""
@@ -106,6 +109,33 @@ class _Known(NamedTuple):
         return _Known(as_bytes, re.compile(in_text), re.compile(in_bytes))
 
 
+def _spans(pattern: re.Pattern[AnyStr], text: AnyStr) -> list[tuple[int, int]]:
+    """Return the union of all matches, also of those that overlap. The longest match at each place is enough for it."""
+    found: list[tuple[int, int]] = []
+    match = pattern.search(text)
+    while match is not None:
+        _join(found, *match.span())
+        match = pattern.search(text, match.start() + 1)
+    return found
+
+
+def _join(spans: list[tuple[int, int]], start: int, end: int) -> None:
+    """Add a span that begins after the others begin; it becomes one with the last if they overlap."""
+    if spans and start < spans[-1][1]:
+        start, end = spans[-1][0], max(spans.pop()[1], end)
+    spans.append((start, end))
+
+
+def _without(text: AnyStr, spans: Sequence[tuple[int, int]], mask: AnyStr) -> AnyStr:
+    kept: list[AnyStr] = []
+    place = 0
+    for start, end in spans:
+        kept += (text[place:start], mask)
+        place = end
+    kept.append(text[place:])
+    return text[:0].join(kept)
+
+
 def _begins_at(text: bytes, form: bytes) -> int:
     """Return where the longest beginning of `form` stands that the text ends with."""
     first, few = max(0, len(text) - len(form) + 1), max(0, len(text) - len(form[:SHORTEST]) + 1)
@@ -118,27 +148,41 @@ def _begins_at(text: bytes, form: bytes) -> int:
 
 
 class StreamMask:
-    """Masks one stream of bytes, piece by piece. What may be the beginning of a value waits for the next piece."""
+    """Masks one stream of bytes, piece by piece. What may be the beginning of a value waits for the next piece.
 
-    __slots__ = ("_held", "_values")
+    It waits as it was written: a value that has ended may be the beginning of a longer one, or overlap the next. No
+    more waits than the longest value has, because a mask is passed on while the end of what it covers waits.
+    """
+
+    __slots__ = ("_covered", "_held", "_values")
 
     def __init__(self, values: MaskedValues) -> None:
         self._values = values
         self._held = b""
+        self._covered = 0  # so many bytes of what waits are under a mask that was passed on
 
     def masked(self, piece: bytes) -> bytes:
         """Return what can be passed on."""
         if not self._values and not self._held:
             return piece
-        text = self._values.masked_bytes(self._held + piece)
-        place = self._values.begins_at(text)
-        self._held = text[place:]
-        return text[:place]
+        text = self._held + piece
+        return self._passed(text, self._values.begins_at(text))
 
     def rest(self) -> bytes:
         """Return what waits: nothing will follow."""
-        rest, self._held = self._held, b""
-        return rest
+        return self._passed(self._held, len(self._held))
+
+    def _passed(self, text: bytes, place: int) -> bytes:
+        """Return the text before `place`, masked, and keep the rest. No value that begins before it is incomplete."""
+        was_covered = self._covered > 0
+        spans = [(0, self._covered)] if was_covered else []
+        for span in self._values.spans_of_bytes(text):
+            _join(spans, *span)
+        begun = [span for span in spans if span[0] < place or (span[0] == 0 and was_covered)]
+        end = max(begun[-1][1], place) if begun else place
+        passed = _without(text[:end], begun, MASK.encode())
+        self._held, self._covered = text[place:], end - place
+        return passed.removeprefix(MASK.encode()) if was_covered else passed
 
 
 def _forms_of(value: str) -> tuple[str, ...]:

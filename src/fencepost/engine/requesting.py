@@ -20,7 +20,6 @@ from fencepost.core.runs import Requested
 from fencepost.core.search_keys import search_keys
 from fencepost.core.tick import microseconds
 from fencepost.engine.jobs import Job
-from fencepost.engine.run import attempt_of, current_run
 from fencepost.errors import InvalidParameters, InvalidTick
 from fencepost.ledger.jobs import NewJob
 
@@ -66,7 +65,8 @@ def requested(job: KnownJob, params: Mapping[str, Any], request: Request) -> Req
     """Return the run to be recorded, or raise `InvalidParameters`."""
     stored = job.signature.validate(params, job=job.name)
     text = canonical_json(stored)
-    _refuse_secret_values(job.name, text, request.reason)
+    if job.parent is None:  # parts are asked for by the engine: the run that they are a part of was checked
+        refuse_secret_values(f"job {job.name!r}", params=text, key=request.key)
     policy, sla_s = job.policy, job.policy.sla_s
     known_as = policy.known_as(job.name)
     window_start_us, window_end_us = request.window_us or (None, None)
@@ -94,13 +94,19 @@ def requested(job: KnownJob, params: Mapping[str, Any], request: Request) -> Req
     )
 
 
-def _refuse_secret_values(job: str, params: str, reason: str | None) -> None:
-    """Refuse what a run with secrets would pass on of their values: it would be on record."""
-    run = current_run()
-    if run is None or not attempt_of(run).job.signature.secrets:
+def refuse_secret_values(about: str, *, params: str = "{}", key: object = None) -> None:
+    """Refuse parameters (as JSON), and a key or an id, with the value of a secret that this process has looked up.
+
+    They would be on record. Masked they would be wrong, and two keys could become one. Reasons are masked instead.
+    """
+    if not MASKED:
         return
-    if params != MASKED.masked_json(params) or (reason is not None and reason != MASKED.masked(reason)):
-        raise InvalidParameters(f"job {job!r}: this has the value of a secret; pass its name, to a Secret parameter")
+    if params != MASKED.masked_json(params):
+        raise InvalidParameters(
+            f"a parameter has the value of a secret ({about}); pass its name, to a Secret parameter"
+        )
+    if isinstance(key, str) and key != MASKED.masked(key):
+        raise InvalidParameters(f"the key or the id has the value of a secret ({about}), and would be on record")
 
 
 def on_record(job: Job) -> NewJob:

@@ -42,17 +42,17 @@ def resolved(signature: Signature, arguments: Mapping[str, Any], source: SecretS
 
 
 def _value(name: str, parameter: str, source: SecretSource) -> str:
-    what = f"secret {name!r} of parameter {parameter!r}"
+    what = f"secret {name!r} of parameter {parameter!r}"  # no colon after it, or what follows looks like its value
     try:
         value: object = source(name)
     except NoSuchSecret:
         raise
     except LookupError:
-        raise NoSuchSecret(f"{what}: there is no secret of this name for this node") from None
+        raise NoSuchSecret(f"there is no {what} on this node; {_looked_for(name, source)}") from None
     except Exception as error:  # noqa: BLE001 - its text may have what nobody may see
         raise SecretUnavailable(f"{what} could not be looked up: {type(error).__name__}") from None
     if not isinstance(value, str):
-        raise SecretUnavailable(f"{what}: what was found is no text, but {type(value).__name__}")
+        raise SecretUnavailable(f"{what} was looked up, but is no text: {type(value).__name__}")
     if not SHORTEST <= len(value) <= LONGEST:
         raise SecretUnavailable(
             f"{what} has {len(value)} characters: it could not be masked unless it has {SHORTEST} to {LONGEST}"
@@ -61,17 +61,31 @@ def _value(name: str, parameter: str, source: SecretSource) -> str:
     return value
 
 
+def _looked_for(name: str, source: SecretSource) -> str:
+    """Say where a secret was looked for."""
+    if source is not known_secret:
+        return "the application's own function for secrets does not know it"
+    return f"neither the environment variable {_variable(name)} nor the file {_file(name)} is there"
+
+
 def known_secret(name: str) -> str:
     """Look a secret up: the environment variable ``FENCEPOST_SECRET_<NAME>``, else a file of its name.
 
     In the variable's name, letters are upper case, and what is neither letter nor digit is an underscore. Files are in
     ``/run/secrets``, or where ``FENCEPOST_SECRETS_DIR`` says; a line break at the end does not count.
     """
-    found = os.environ.get(VARIABLE + re.sub(r"[^A-Z0-9]", "_", name.upper()))
+    found = os.environ.get(_variable(name))
     if found is not None:
         return found
-    file = Path(os.environ.get(FOLDER, _USUAL_FOLDER)) / Secret(name).name  # a name has no slash, and is not ".."
     try:
-        return file.read_text("utf-8").removesuffix("\n").removesuffix("\r")
+        return _file(name).read_text("utf-8").removesuffix("\n").removesuffix("\r")
     except FileNotFoundError:
         raise LookupError(name) from None
+
+
+def _variable(name: str) -> str:
+    return VARIABLE + re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def _file(name: str) -> Path:
+    return Path(os.environ.get(FOLDER, _USUAL_FOLDER)) / Secret(name).name  # a name has no slash, and is not ".."

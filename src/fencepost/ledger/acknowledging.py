@@ -18,7 +18,7 @@ from fencepost.core.tick import spelled_us
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.statements import clean
+from fencepost.ledger.dialects.statements import said
 from fencepost.ledger.journal import About, note
 
 MOST_READ = 5000  # people write them one by one
@@ -53,7 +53,7 @@ def acknowledge(
 
     def work(cursor: Cursor) -> Acknowledgement:
         now_us = database.dialect.now_us(cursor)
-        row = Acknowledgement(what, id_, str(clean(about.by)), now_us, until_us, clean(text))
+        row = Acknowledgement(what, id_, str(said(about.by)), now_us, until_us, said(text))
         here = (table.c.what == what, table.c.id == id_)
         values = {name: value for name, value in row._asdict().items() if name not in ("what", "id")}
         if database.change(cursor, update(table).where(*here).values(values)) == 0 and not database.dialect.insert_row(

@@ -24,7 +24,7 @@ from fencepost.ledger.answers import note_act
 from fencepost.ledger.connection import last_of
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.statements import clean
+from fencepost.ledger.dialects.statements import clean, said
 from fencepost.ledger.identity import identity_within
 
 LONGEST_WHO = 160  # the width of the column
@@ -139,7 +139,7 @@ def _entry(act: AuditAct, *, ledger_id: str, n: int, at: int) -> str:
         "ledger": ledger_id,
         "n": n,
         "at": at,
-        "who": _short(act.caller.name),
+        "who": _short(said(act.caller.name)),
         "how": act.caller.how,
         "from": act.caller.address,
         "request": act.caller.request_id,
@@ -147,7 +147,7 @@ def _entry(act: AuditAct, *, ledger_id: str, n: int, at: int) -> str:
         "job": act.job,
         "run_id": act.run_id,
         "schedule": act.schedule,
-        "reason": act.reason,
+        "reason": said(act.reason),
         "outcome": act.outcome,
         "detail": dict(act.detail) or None,
     }

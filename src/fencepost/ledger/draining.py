@@ -19,7 +19,7 @@ from fencepost.errors import InvalidParameters, NoSuchNode
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.statements import clean, statements_for
+from fencepost.ledger.dialects.statements import said, statements_for
 from fencepost.ledger.journal import About, note
 from fencepost.ledger.nodes import NodeRow, nodes_within
 from fencepost.ledger.queue_pauses import ignores_pauses
@@ -81,7 +81,7 @@ def _living(database: Database, cursor: Cursor, node: str) -> NodeRow:
 def _ask(database: Database, cursor: Cursor, found: NodeRow, *, by: str) -> None:
     """Write the request. It drains from now on, for all nodes: they know `draining_at` for longer than the request."""
     table, now_us = database.tables.node, database.dialect.now_us(cursor)
-    values = {"drain_asked_at": now_us, "drain_by": clean(by)}
+    values = {"drain_asked_at": now_us, "drain_by": said(by)}
     if found.draining_at is None:
         values["draining_at"] = now_us
     change = update(table).where(table.c.id == found.id, table.c.left_at.is_(None), table.c.dead_at.is_(None))

@@ -20,7 +20,7 @@ from fencepost.ledger.auditing import AuditAct, acting, record
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.statements import clean
+from fencepost.ledger.dialects.statements import clean, said
 from fencepost.ledger.id_order import SLACK_US, first_id_at
 
 _WITHOUT_REASON = frozenset({Noted.ACKNOWLEDGED, Noted.UNACKNOWLEDGED})  # they change nothing of the job
@@ -58,6 +58,7 @@ class About(NamedTuple):
 def note(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
     """Add an entry in the transaction of `cursor`. An act of a person is also recorded in the audit."""
     values: dict[str, Any] = {name: clean(value) for name, value in about._asdict().items()}
+    values |= {"by": said(about.by), "reason": said(about.reason)}
     values["detail"] = None if about.detail is None else json.dumps(dict(about.detail))
     row = {"at": database.dialect.now(), "what": str(what), **values}
     database.dialect.execute(cursor, insert(database.tables.journal).values(row).inline())

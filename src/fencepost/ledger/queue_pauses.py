@@ -21,7 +21,7 @@ from fencepost.core.tick import spelled_us
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.statements import clean, statements_for
+from fencepost.ledger.dialects.statements import said, statements_for
 from fencepost.ledger.journal import About, note
 from fencepost.ledger.nodes import NodeRow
 from fencepost.schema.revisions import known_by
@@ -97,7 +97,7 @@ def pause_queue(
         now_us = database.dialect.now_us(cursor)
         there = _lasting(database, cursor, queue, now_us)
         check(there)
-        new = QueuePause(queue, now_us if there is None else there.paused_at, until_us, clean(by), clean(reason))
+        new = QueuePause(queue, now_us if there is None else there.paused_at, until_us, said(by), said(reason))
         if there == new:
             return new
         if not database.dialect.insert_row(cursor, _table(database), new._asdict()):

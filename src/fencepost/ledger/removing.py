@@ -19,7 +19,7 @@ from fencepost.ledger.accounts import forget_permissions
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
+from fencepost.ledger.dialects.statements import LedgerStatements, said, statements_for
 from fencepost.ledger.figures import forget_figures
 from fencepost.ledger.jobs import job as known_job
 from fencepost.ledger.journal import About, note
@@ -123,7 +123,7 @@ def _remove(database: Database, cursor: Cursor, statements: LedgerStatements, na
 
 def _cancelled(cursor: Cursor, statements: LedgerStatements, ids: Any, by: str, why: str) -> int:
     now_us = statements.now_us(cursor)
-    return statements.change(cursor, _CANCEL, now_us, now_us, by, why, ids)
+    return statements.change(cursor, _CANCEL, now_us, now_us, said(by), said(why), ids)
 
 
 def _in_batches(

@@ -20,7 +20,7 @@ from fencepost.ledger.changed_runs import has_params_of, repeat_changed
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
+from fencepost.ledger.dialects.statements import LedgerStatements, said, statements_for
 from fencepost.ledger.duplicates import hold, live_repetitions, live_twin, repetitions
 from fencepost.ledger.history import RunFilter, RunRow, run_row, runs
 from fencepost.ledger.identity import refuse_another_ledger
@@ -147,12 +147,13 @@ def _cancelled(database: Database, cursor: Cursor, row: RunRow, by: str | None, 
     about = About(job=row.job, run_id=row.id, schedule=row.schedule, by=by, reason=reason)
     if state is RunState.RUNNING:
         if row.cancel_requested_at is None:
-            _update(database, cursor, row.id, cancel_requested_at=now, cancel_by=by)
+            _update(database, cursor, row.id, cancel_requested_at=now, cancel_by=said(by))
             note(database, cursor, Noted.CANCEL_REQUESTED, about)
             _statements(database).notify(cursor)
         return Cancelled.REQUESTED
     times = {"cancel_requested_at": now, "ended_at": now}
-    _update(database, cursor, row.id, state="cancelled", waits_for=None, cancel_by=by, why=reason, **times)
+    words = {"cancel_by": said(by), "why": said(reason)}
+    _update(database, cursor, row.id, state="cancelled", waits_for=None, **words, **times)
     note(database, cursor, Noted.RUN_CANCELLED, about)
     return Cancelled.NOW
 

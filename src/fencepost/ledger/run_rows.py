@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, get_type_hints
 
 from fencepost.core.runs import Requested
-from fencepost.ledger.dialects.statements import clean
+from fencepost.ledger.dialects.statements import clean, said
 
 HORIZON_US = 2_000_000
 """A run that is due later than this waits for its time first. Planners plan, and queue waiting runs, this far ahead."""
@@ -27,7 +27,11 @@ _CHECKED = frozenset(
 _KIND_OF: dict[Any, str] = {int: "int", int | None: "int", str: "text", str | None: "text"}
 _BESIDE = "search"  # has rows of its own: see `fencepost.ledger.search_keys`
 _KINDS = {name: _KIND_OF[hint] for name, hint in get_type_hints(Requested).items() if name != _BESIDE}
-_TO_CLEAN = tuple(index for index, (name, kind) in enumerate(_KINDS.items()) if kind == "text" and name not in _CHECKED)
+_TO_CLEAN = tuple(
+    (index, clean if name == "params" else said)  # parameters with the value of a secret are refused, not changed
+    for index, (name, kind) in enumerate(_KINDS.items())
+    if kind == "text" and name not in _CHECKED
+)
 
 
 _WIDTH = len(_KINDS)  # fields that are columns come first
@@ -57,8 +61,8 @@ PASSED_KINDS = {_column(name): kind for name, kind in _KINDS.items()}
 def passed(asked: Requested) -> tuple[Any, ...]:
     """Return the parameters for a request."""
     values = list(asked[:_WIDTH])
-    for index in _TO_CLEAN:
-        values[index] = clean(values[index])
+    for index, cleaned in _TO_CLEAN:
+        values[index] = cleaned(values[index])
     return tuple(values)
 
 

@@ -19,6 +19,7 @@ from fencepost.errors import LedgerRefused, NoSuchSchedule, StateChanged
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.statements import said
 from fencepost.ledger.journal import About, note
 from fencepost.ledger.schedule_rows import (
     CODE,
@@ -197,7 +198,8 @@ def pause(
         check(row)
         row = change.end_pause(row)
         if row.paused_at is None or row.paused_until != until_us:
-            values = {"paused_by": by, "pause_reason": reason, "paused_until": until_us, "next_due_at": None}
+            who, why = said(by), said(reason)
+            values = {"paused_by": who, "pause_reason": why, "paused_until": until_us, "next_due_at": None}
             if row.paused_at is None:
                 skip_ahead(database, cursor, row.id, now_us=change.now_us, why="paused")
                 values["paused_at"] = change.now_us

@@ -23,6 +23,7 @@ from functools import lru_cache
 from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from fencepost.core.masked_values import MASKED
 from fencepost.core.runs import Claim, Ending
 from fencepost.ledger.claim_order import CLAIM_ORDER_COLUMNS, order_by, ranks
 from fencepost.ledger.connection import LedgerConnection
@@ -269,6 +270,11 @@ def clean(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def said(text: Any) -> Any:
+    """Return what somebody wrote for people, such as a reason, as it is stored: without the values of secrets."""
+    return clean(MASKED.masked(text) if MASKED and isinstance(text, str) else text)
 
 
 def _is_encodable(text: str) -> bool:
