@@ -153,7 +153,7 @@ def live_runs(ledger: Ledger, names: Iterable[str], instance: str) -> list[int]:
 
 
 def _live(ledger: Ledger, job: str) -> Iterator[RunRow]:
-    after, wanted = 0, RunFilter(job=job, states=_LIVE, waits_for_anything=True)
-    while page := history.runs(ledger, wanted, after_id=after, limit=_BATCH):
+    after, wanted = 0, RunFilter(job=job, states=_LIVE)
+    while page := history.runs(ledger, wanted, after_id=after, limit=_BATCH, waits_for_anything=True):
         yield from page
         after = page[-1].id

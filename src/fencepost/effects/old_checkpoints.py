@@ -130,8 +130,8 @@ class BulkRuns:
         return frozenset(conducted + [without_ledger(label) for label in parts])
 
     def _unended(self, job: str) -> Iterator[RunRow]:
-        last, wanted = 0, RunFilter(job=job, states=_LIVE, waits_for_anything=True)
-        while page := history.runs(self._ledger, wanted, after_id=last, limit=_PAGE):
+        last, wanted = 0, RunFilter(job=job, states=_LIVE)
+        while page := history.runs(self._ledger, wanted, after_id=last, limit=_PAGE, waits_for_anything=True):
             yield from page
             last = page[-1].id
 

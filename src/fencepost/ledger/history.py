@@ -106,7 +106,6 @@ class RunFilter:
     since_us: int | None = None
     until_us: int | None = None
     ids: Collection[int] | None = None
-    waits_for_anything: bool = False  # also for what only a newer version knows; no index leads to that
     params: Mapping[str, str] | None = None  # by the texts of `fencepost.core.search_keys`; no index leads to them
 
     @property
@@ -139,9 +138,14 @@ def runs(
     before_id: int | None = None,
     after_id: int | None = None,
     limit: int = 100,
+    waits_for_anything: bool = False,
     connection: LedgerConnection | None = None,
 ) -> list[RunRow]:
-    """Return one page of the runs that match `wanted`."""
+    """Return one page of the runs that match `wanted`.
+
+    `waits_for_anything`: of the state ``waiting``, also those that wait for what only a newer version knows. No index
+    leads to them.
+    """
     id_ = database.tables.run.c.id
     if wanted.finds_nothing:
         return []
@@ -153,7 +157,8 @@ def runs(
         if after_id is not None:
             query = query.where(id_ > after_id)
         is_rising = after_id is not None
-        queries = _by_state(database, query, wanted, is_rising, are_few=_are_few(database, cursor, wanted))
+        are_few = _are_few(database, cursor, wanted)
+        queries = _by_state(database, query, wanted, is_rising, are_few=are_few, for_anything=waits_for_anything)
         pages = [database.rows(cursor, page.limit(limit)) for page in queries]
         found = sorted((RunRow(*row) for page in pages for row in page), key=_id_of, reverse=not is_rising)
         if wanted.params:
@@ -182,7 +187,13 @@ def _are_few(database: Database, cursor: Cursor, wanted: RunFilter) -> bool:
 
 
 def _by_state(
-    database: Database, query: Select[Any], wanted: RunFilter, is_rising: bool, *, are_few: bool
+    database: Database,
+    query: Select[Any],
+    wanted: RunFilter,
+    is_rising: bool,
+    *,
+    are_few: bool,
+    for_anything: bool,
 ) -> list[Select[Any]]:
     """Build one query per state, with the state as a literal, so that partial indexes can be used.
 
@@ -200,17 +211,19 @@ def _by_state(
     for state in sorted(set(wanted.states)):
         is_short = state in _LIVE or are_few
         order: Any = sorted_ if is_short else c.id
-        for of_state in _in_state(database, query, wanted, state):
+        for of_state in _in_state(database, query, wanted, state, for_anything=for_anything):
             split = [_of_jobs(database, of_state, wanted)] if is_short else _by_job(database, of_state, wanted)
             queries += [each.order_by(order if is_rising else order.desc()) for each in split]
     return queries
 
 
-def _in_state(database: Database, query: Select[Any], wanted: RunFilter, state: str) -> list[Select[Any]]:
+def _in_state(
+    database: Database, query: Select[Any], wanted: RunFilter, state: str, *, for_anything: bool
+) -> list[Select[Any]]:
     """Restrict a query to a state. What waits is in several partial indexes, one for each thing that is waited for."""
     c = database.tables.run.c
     of_state = query.where(c.state == _as_literal(state))
-    if state != RunState.WAITING or wanted.waits_for is not None or wanted.waits_for_anything:
+    if state != RunState.WAITING or wanted.waits_for is not None or for_anything:
         return [of_state]
     return [of_state.where(c.waits_for == _as_literal(each)) for each in WaitsFor]
 
