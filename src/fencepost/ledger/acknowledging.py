@@ -1,12 +1,13 @@
 """Acknowledgements: a person knows of something that needs one, until a time or until it is something else.
 
-A row names one occurrence (`fencepost.core.concerns`). **Promises.** Each change is in the audit, in its transaction.
+A row names one occurrence (`fencepost.core.concerns`); what is shown as one may stand for many, and has a row for
+each. **Promises.** Each change is in the audit, in its transaction.
 Rows whose occurrence is gone are removed (`prune_acknowledged`); rows of kinds that this version does not know stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import delete, select, update
@@ -45,33 +46,43 @@ def acknowledged(database: Database) -> list[Acknowledgement]:
 
 
 def acknowledge(
-    database: Database, what: str, id_: str, *, until_us: int | None, about: About, text: str | None
+    database: Database,
+    what: str,
+    id_: str,
+    *,
+    until_us: int | None,
+    about: About,
+    text: str | None,
+    also: Sequence[str] = (),
 ) -> Acknowledgement:
-    """Record that `about.by` knows of an occurrence; what was acknowledged before is replaced."""
-    table = database.tables.operating["acknowledged"]
+    """Record that `about.by` knows of an occurrence, and of those that it also stood for; return the row of the first.
+
+    What was acknowledged before is replaced.
+    """
 
     def work(cursor: Cursor) -> Acknowledgement:
         now_us = database.dialect.now_us(cursor)
         row = Acknowledgement(what, id_, str(clean(about.by)), now_us, until_us, clean(text))
-        here = (table.c.what == what, table.c.id == id_)
-        values = {name: value for name, value in row._asdict().items() if name not in ("what", "id")}
-        if database.change(cursor, update(table).where(*here).values(values)) == 0 and not database.dialect.insert_row(
-            cursor, table, row._asdict()
-        ):
-            database.change(cursor, update(table).where(*here).values(values))  # another one was first
-        detail = {"what": what, "id": id_} | ({} if until_us is None else {"until": until_us})
+        for each in sorted({id_, *also}):  # in one order, so that two who write the same do not wait for each other
+            _put(database, cursor, row._replace(id=each))
+        detail: dict[str, Any] = {"what": what, "id": id_} | ({} if until_us is None else {"until": until_us})
+        if also:
+            detail["also"] = len(also)
         note(database, cursor, Noted.ACKNOWLEDGED, about._replace(reason=text, detail=detail))
         return row
 
     return database.write(work)
 
 
-def unacknowledge(database: Database, what: str, id_: str, *, about: About) -> bool:
-    """Remove an acknowledgement; return False if there was none, and nothing is recorded then."""
+def unacknowledge(database: Database, what: str, id_: str, *, about: About, also: Sequence[str] = ()) -> bool:
+    """Remove an acknowledgement, and those of what it also stood for.
+
+    Return False if there was none, and nothing is recorded then.
+    """
     table = database.tables.operating["acknowledged"]
 
     def work(cursor: Cursor) -> bool:
-        removed = database.change(cursor, delete(table).where(table.c.what == what, table.c.id == id_))
+        removed = database.change(cursor, delete(table).where(table.c.what == what, table.c.id.in_([id_, *also])))
         if removed:
             note(database, cursor, Noted.UNACKNOWLEDGED, about._replace(detail={"what": what, "id": id_}))
         return removed > 0
@@ -94,6 +105,14 @@ def prune_acknowledged(database: Database, place: LedgerConnection | Database, n
 
     found = place.read(lambda cursor: database.rows(cursor, select(table.c.what).limit(1)))
     return place.write(work) if found else 0
+
+
+def _put(database: Database, cursor: Cursor, row: Acknowledgement) -> None:
+    table = database.tables.operating["acknowledged"]
+    values = {name: value for name, value in row._asdict().items() if name not in ("what", "id")}
+    change = update(table).where(table.c.what == row.what, table.c.id == row.id).values(values)
+    if database.change(cursor, change) == 0 and not database.dialect.insert_row(cursor, table, row._asdict()):
+        database.change(cursor, change)  # another one was first
 
 
 def _rows(database: Database, cursor: Cursor) -> list[Acknowledgement]:
