@@ -257,6 +257,23 @@ def test_acknowledgements_are_pruned_with_what_they_speak_of(app: App) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
+def test_acknowledgements_of_pauses_and_of_draining_nodes_are_pruned_with_these(app: App) -> None:
+    ops = app.operations
+    ops.pauses.pause(None, by="ann", reason="why")
+    ops.pauses.pause("default", by="ann", reason="why")
+    change(app, "node", "n1", drain_asked_at=app.ledger.now_us() - 2 * HOUR_US, drain_by="ann")
+    for each in ops.concerns.list():
+        ops.concerns.acknowledge(each.what, each.id, by="ann")
+    prune(app.ledger, None, Retention())
+    assert sorted(each.what for each in acknowledged(app.ledger)) == ["node-drains", "paused", "paused"]
+    ops.pauses.resume(None, by="ann")
+    ops.pauses.pause(None, by="ann", reason="another one")
+    nodes.leave(app.ledger, "n1")
+    prune(app.ledger, None, Retention())
+    assert [(each.what, each.id.partition("@")[0]) for each in acknowledged(app.ledger)] == [("paused", "default")]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_node_that_renews_late_is_a_concern(app: App) -> None:
     finder = ConcernFinder(app.ledger, app.operations._scope, app.operations, list)
     node = {"id": "n1", "name": "node-1", "started_at": app.operations.now(), "lease_ttl_s": 10.0, "state": "living"}

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.app.finding_concerns import DAY_US, ConcernFinder, FoundConcern, Shown, grouped
 from fencepost.app.pause_times import pause_end_us
-from fencepost.app.records.concerns import AcknowledgedRecord, ChangeRecord, ConcernRecord
+from fencepost.app.records.concerns import AcknowledgedRecord, ChangeRecord, ConcernRecord, details_of
+from fencepost.app.records.record import read_json
 from fencepost.app.scoped import acting, actor, masked
 from fencepost.core.concerns import ARE_BAD, BY_ORDER, WORST_FIRST, ConcernKind, concern_id, covers
 from fencepost.core.noted import DONE_BY_PEOPLE
@@ -136,7 +137,9 @@ class Concerns:
 
     def _change(self, line: JournalEntry) -> ChangeRecord:
         by = masked(line.by, self._scope)
-        return ChangeRecord(instant(line.at), line.what, line.job, line.run_id, line.schedule, by, line.reason)
+        about = (line.job, line.run_id, line.schedule)
+        details = details_of(line.what, read_json(line.detail))
+        return ChangeRecord(instant(line.at), line.what, *about, by, line.reason, details)
 
 
 def _rows(kind: ConcernKind, group: Sequence[FoundConcern], standing: Standing) -> list[_Row]:
@@ -182,6 +185,7 @@ def _record(group: Sequence[FoundConcern], looked_at: int) -> ConcernRecord:
         act=latest.act,
         command=latest.command,
         consequence=latest.consequence,
+        pause=latest.pause,
     )
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fencepost.app.queue_pauses import QueuePauses
-from fencepost.app.records import JobRecord, NodeRecord, RunRecord
+from fencepost.app.records import JobRecord, NodeRecord, PauseRecord, RunRecord
 from fencepost.app.records import spelled as spelled_at
 from fencepost.core.concerns import HASHED, ConcernKind, Occurrence
 from fencepost.core.duration import spelled
@@ -63,6 +63,7 @@ class FoundConcern:
     run_id: int | None = None
     schedule: str | None = None
     node: str | None = None
+    pause: PauseRecord | None = None
     act: str = "look"
     command: str = ""
     consequence: str = _LOOKS
@@ -152,6 +153,8 @@ class ConcernFinder:
                 each.queue or "",
                 Occurrence(microseconds(each.paused_at), 0),
                 lambda words=words: words,  # type: ignore[misc]
+                pause=each,
+                act="resume",
                 command=f"fencepost resume {flag}",
                 consequence="nodes claim what waits, in its order",
             )

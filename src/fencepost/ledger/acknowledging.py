@@ -129,6 +129,7 @@ def _gone(database: Database, cursor: Cursor, rows: list[Acknowledgement], now_u
     named = [each for each in named if each[0].what not in _OF_ONE_RUN or each[1].isdigit()]
     tables = database.tables
     run, schedule, node, line = tables.run.c, tables.schedule.c, tables.node.c, tables.journal.c
+    pause = tables.operating["pause"].c
     times = (schedule.id, schedule.next_due_at, schedule.no_node_since)
 
     def those(*kinds: ConcernKind) -> list[Named]:
@@ -139,16 +140,20 @@ def _gone(database: Database, cursor: Cursor, rows: list[Acknowledgement], now_u
     run_of = {each: int(each[1]) if each[0].what in _OF_ONE_RUN else each[2].number for each in lasting + live}
     of_nodes = those(ConcernKind.NODE_DIED, ConcernKind.NODE_LATE)
     noted = those(ConcernKind.REFUSED_WRITE, ConcernKind.CLOCK_LEAPT)
+    paused, drains = those(ConcernKind.PAUSED), those(ConcernKind.NODE_DRAINS)
     planned, served = those(ConcernKind.NOT_PLANNED), those(ConcernKind.JOB_WITHOUT_NODE)
     runs = _known(database, cursor, (run.id, run.state), set(run_of.values()))
     schedules = _known(database, cursor, times, {each[1] for each in planned + served})
-    nodes = _known(database, cursor, (node.id,), {each[1] for each in of_nodes})
+    nodes = _known(database, cursor, (node.id, node.left_at, node.dead_at), {each[1] for each in of_nodes + drains})
+    pauses = _known(database, cursor, (pause.queue, pause.paused_at), {each[1] for each in paused})
     lines = _known(database, cursor, (line.id,), {each[2].number for each in noted})
     gone = [each for each in lasting if run_of[each] not in runs]
     gone += [each for each in live if runs.get(run_of[each], (0, "succeeded"))[1] in TERMINAL]
     gone += [each for each in planned if schedules.get(each[1], (0, 0, 0))[1] != each[2].since_us]
     gone += [each for each in served if schedules.get(each[1], (0, 0, 0))[2] != each[2].since_us]
     gone += [each for each in of_nodes if each[1] not in nodes]
+    gone += [each for each in drains if nodes.get(each[1], (0, 0, 0))[1:] != (None, None)]
+    gone += [each for each in paused if pauses.get(each[1], (0, 0))[1] != each[2].since_us]
     gone += [each for each in noted if each[2].number not in lines]
     timeless = those(ConcernKind.NO_NODE, ConcernKind.LEDGER_HELD) + [each for each in named if HASHED in each[1]]
     gone += [each for each in timeless if each[0].at < now_us - _KEPT_US]

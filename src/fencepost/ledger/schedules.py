@@ -19,6 +19,7 @@ from fencepost.errors import LedgerRefused, NoSuchSchedule, StateChanged
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.statements import clean
 from fencepost.ledger.journal import About, note
 from fencepost.ledger.schedule_rows import (
     CODE,
@@ -188,7 +189,7 @@ def pause(
 ) -> StoredSchedule:
     """Plan nothing until `resume`, or until the end, and skip the runs that are planned ahead.
 
-    A schedule that is paused stays so, with the new end; with the same end, this has no effect.
+    A schedule that is paused stays so, with the new end and reason; with the same ones, this has no effect.
     """
 
     def work(cursor: Cursor) -> StoredSchedule:
@@ -196,8 +197,10 @@ def pause(
         row = living_row(database, cursor, schedule_id, for_update=True)
         check(row)
         row = change.end_pause(row)
-        if row.paused_at is None or row.paused_until != until_us:
-            values = {"paused_by": by, "pause_reason": reason, "paused_until": until_us, "next_due_at": None}
+        why = clean(reason)
+        is_other = row.paused_until != until_us or (why is not None and why != row.pause_reason)
+        if row.paused_at is None or is_other:
+            values = {"paused_by": by, "pause_reason": why, "paused_until": until_us, "next_due_at": None}
             if row.paused_at is None:
                 skip_ahead(database, cursor, row.id, now_us=change.now_us, why="paused")
                 values["paused_at"] = change.now_us
