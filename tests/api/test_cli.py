@@ -243,6 +243,7 @@ def _plain(done: Done) -> tuple[int, str, str]:
     def plain(text: str) -> str:
         text = re.sub(r"20\d\d-\d\d-\d\d[T ][0-9:.]+Z?", "TIME", text)
         text = re.sub(r"/[ab]\.db", "/DB", text)
+        text = re.sub(r'"version": "[0-9a-f]{16}"', "VERSION", text)  # of a pause: it contains both
         text = re.sub(r"token:[0-9a-f]{16}|\broot\b|ann by \w+", "WHO", text)
         return re.sub(r"[ ─━]+", " ", text)
 

@@ -35,3 +35,15 @@ def test_node_is_asked_to_drain(api: Api, limited: Api, app: App) -> None:
     [line] = app.operations.journal(what="node asked to drain")
     assert (line.node, line.reason) == ("n1", "the machine is replaced")
     assert api.post("/nodes/n2/drain", {"reason": "why"}).word == "no-such-node"
+
+
+def test_pause_is_changed_only_if_it_is_the_one_that_was_seen(api):
+    body = {"queue": None, "reason": "the bank is closed"}
+    seen = api.post("/pauses", body, If_None_Match="*").json["version"]
+    assert api.post("/pauses", body, If_None_Match="*").status == 412
+    assert api.post("/pauses", {**body, "reason": "still"}, If_Match=f'"{seen}"').status == 200
+    assert api.post("/pauses", {**body, "reason": "and again"}, If_Match=f'"{seen}"').status == 412
+    assert api.post("/pauses/resume", {"queue": None}, If_Match=f'"{seen}"').status == 412
+    [found] = api.get("/pauses").json["items"]
+    assert found["reason"] == "still"
+    assert api.post("/pauses/resume", {"queue": None}, If_Match=f'"{found["version"]}"').status == 200

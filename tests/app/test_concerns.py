@@ -163,6 +163,58 @@ def test_acknowledged_is_known_until_it_happens_anew(app: App) -> None:
     assert ops.concerns.list()[0].run_id == third  # its repetition was called off
 
 
+def test_acknowledgement_is_of_the_runs_that_were_shown_and_of_no_other(app: App) -> None:
+    ops = app.operations
+    hidden, first, shown = dead(app, ago_us=4 * HOUR_US), dead(app, ago_us=3 * HOUR_US), dead(app, ago_us=HOUR_US)
+    repetition = ops.retry(hidden, by="ann")
+    [row] = ops.concerns.list()
+    ops.concerns.acknowledge(row.what, row.id, by="ann")
+    ops.cancel(repetition, by="bob")
+    assert [(each.run_id, each.acknowledged is None) for each in ops.concerns.list()] == [
+        (hidden, True),
+        (shown, False),
+    ]
+    earlier = dead(app, ago_us=2 * HOUR_US)  # by a clock that was set back
+    [row] = needing(ops.concerns.list())
+    assert (row.run_id, row.sentence.endswith("and 1 more of this kind")) == (earlier, True)
+    ops.concerns.acknowledge(row.what, row.id, by="bob")
+    known = {each.acknowledged.by: each for each in ops.concerns.list() if each.acknowledged}
+    assert {by: each.run_id for by, each in known.items()} == {"ann": shown, "bob": earlier}
+    ops.concerns.unacknowledge("given-up", known["ann"].id, by="bob")
+    [row] = needing(ops.concerns.list())
+    assert (row.run_id, row.sentence.endswith("and 1 more of this kind")) == (shown, True)
+    assert first not in {each.run_id for each in ops.concerns.list()}
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_late_runs_that_could_have_begun_before_the_acknowledged_one_are_known(app: App) -> None:
+    ops, now_us = app.operations, app.ledger.now_us()
+    runs = [run_as(app, "settle", available_at=now_us - minutes * MINUTE_US) for minutes in (5, 4)]
+    [row] = ops.concerns.list()
+    assert (row.what, row.run_id) == ("late", runs[1])
+    ops.concerns.acknowledge(row.what, row.id, by="ann")
+    assert len(acknowledged(app.ledger)) == 1
+    run_as(app, "settle", available_at=now_us - 6 * MINUTE_US)  # one of those that were not looked at
+    assert needing(ops.concerns.list()) == []
+    ops.concerns.unacknowledge(row.what, row.id, by="ann")
+    assert len(needing(ops.concerns.list())) == 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_what_others_know_about_having_no_node_is_of_their_jobs(app: App) -> None:
+    nodes.leave(app.ledger, "n1")
+    [row] = [each for each in app.operations.concerns.list() if each.what == "no-node"]
+    assert row.command == "fencepost nodes --all"  # without it, only the living are shown
+    app.operations.concerns.acknowledge(row.what, row.id, by="ann", note="settle-eu moves")
+    assert [each.what for each in needing(app.operations.concerns.list())] == []
+    for job in ("settle", "settle-eu"):
+        mine = as_viewer(app, **{job: "operator"}).concerns.list()
+        assert [(each.what, each.acknowledged) for each in mine] == [("no-node", None)]
+        assert len(mine[0].id) < 80
+    ids = {as_viewer(app, **{job: "viewer"}).concerns.list()[0].id for job in ("settle", "settle-eu")}
+    assert len(ids) == 2
+
+
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_acknowledged_until_a_time_comes_back_after_it(app: App) -> None:
     ops = app.operations
@@ -202,6 +254,23 @@ def test_acknowledgements_are_pruned_with_what_they_speak_of(app: App) -> None:
         app.ledger.write(lambda cursor, gone=gone: app.ledger.change(cursor, gone))
     prune(app.ledger, None, Retention())
     assert {each.what for each in acknowledged(app.ledger)} == {"sla-missed", "of-a-newer-version"}
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_acknowledgements_of_pauses_and_of_draining_nodes_are_pruned_with_these(app: App) -> None:
+    ops = app.operations
+    ops.pauses.pause(None, by="ann", reason="why")
+    ops.pauses.pause("default", by="ann", reason="why")
+    change(app, "node", "n1", drain_asked_at=app.ledger.now_us() - 2 * HOUR_US, drain_by="ann")
+    for each in ops.concerns.list():
+        ops.concerns.acknowledge(each.what, each.id, by="ann")
+    prune(app.ledger, None, Retention())
+    assert sorted(each.what for each in acknowledged(app.ledger)) == ["node-drains", "paused", "paused"]
+    ops.pauses.resume(None, by="ann")
+    ops.pauses.pause(None, by="ann", reason="another one")
+    nodes.leave(app.ledger, "n1")
+    prune(app.ledger, None, Retention())
+    assert [(each.what, each.id.partition("@")[0]) for each in acknowledged(app.ledger)] == [("paused", "default")]
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])

@@ -275,6 +275,14 @@ def test_why_answers_for_what_was_not_due_or_is_to_come(look) -> None:
     assert to_come["became"] == "to come"
 
 
+def test_journal_names_the_queue_and_the_end_of_a_pause(look) -> None:
+    look("pause", "--queue", "default", "--for", "2h", "--reason", "the relay is down", "--by", "ann")
+    look("resume", "--queue", "default", "--by", "ann")
+    shown = look("journal", "--what", "queue paused").stdout
+    assert "queue default, until 20" in shown
+    assert "Z; the relay" in shown
+
+
 def test_journal_says_that_schedules_were_made(look) -> None:
     entries = look("journal", "--json").json
     assert {(each["what"], each["schedule"]) for each in entries} >= {("schedule made", "settle")}

@@ -101,7 +101,7 @@ def test_node_that_is_drained_finishes_what_runs_and_ends_with_exit_code_0(ledge
         until((tmp_path / "napping").exists, LONG_S, what="it naps")
         [name] = [each["name"] for each in call("nodes", "--json", ledger=ledger).json]
         said = call("nodes", "drain", name, "--reason", "the machine is replaced", "--by", "ann", ledger=ledger).stdout
-        assert "it leaves when its 1 run ended" in said
+        assert "it leaves when its 1 run has ended" in said
         waits = running.trigger("add", "-p", "a=3")
         assert "draining" in call("nodes", ledger=ledger).stdout
         assert running.process.wait(LONG_S) == 0

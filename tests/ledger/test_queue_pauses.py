@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
+from sqlalchemy import Table
 
 from fencepost.core.runs import Requested
-from fencepost.errors import InvalidParameters, NoSuchNode
+from fencepost.errors import InvalidParameters, NoSuchNode, StateChanged
 from fencepost.ledger.claiming import KeyedClaims
+from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.draining import ask_to_drain, take_over_drain
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.looking import look
 from fencepost.ledger.nodes import NewNode, died, join, leave, living_nodes
 from fencepost.ledger.queue_pauses import (
     EVERYTHING,
+    QueuePause,
     end_queue_pauses,
     pause_of,
     pause_queue,
@@ -106,6 +110,27 @@ class TestPauses:
         assert second == first._replace(until=None, reason="still")
         pause(scene, "mail", reason="still")
         assert what_happened(scene) == [("queue paused", "ann")] * 2
+
+    def test_one_who_was_not_the_first_is_asked_again_about_what_is_there(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dialect, seen = scene.ledger.dialect, list[str | None]()
+        insert = dialect.insert_row
+
+        def too_late(cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
+            insert(cursor, table, {**values, "by": "bob"})  # as one who commits while this one waits for the row
+            return insert(cursor, table, values)
+
+        def check(there: QueuePause | None) -> None:
+            seen.append(there and there.by)
+            if there is not None:
+                raise StateChanged("it is paused")
+
+        monkeypatch.setattr(dialect, "insert_row", too_late)
+        with pytest.raises(StateChanged):
+            pause_queue(scene.ledger, "mail", by="ann", reason="why", check=check)
+        assert seen == [None, "bob"]
+        assert what_happened(scene) == []
 
     def test_resuming_what_is_not_paused_does_nothing(self, scene: Scene) -> None:
         pause(scene, "mail")

@@ -6,7 +6,9 @@ import re
 import pytest
 
 from fencepost.access import HostPrincipal
+from fencepost.access.authorized_nodes import AuthorizedPauses
 from fencepost.app.looking import Looking
+from fencepost.app.records import spelled
 from fencepost.ledger import nodes
 from fencepost.ledger.nodes import NewNode
 from fencepost.web import web
@@ -30,7 +32,7 @@ def test_reason_is_shown_on_every_page_and_on_now_as_something_to_do(app, browse
     app.operations.pauses.pause(None, by="ann", reason=f"the bank {HOSTILE}", duration="2h")
     for target in targets(dead_run):
         text = browser.get(target).text
-        assert "Everything is paused" in text, target
+        assert "Everything has been paused" in text, target
         assert "the bank &#34;" in text, target
         assert "<script>alert" not in text, target
     assert "everything is paused by ann, until 20" in browser.get("/").text
@@ -57,6 +59,49 @@ def test_queue_is_paused_and_resumed_by_forms_and_not_if_somebody_was_quicker(ap
     assert app.operations.pauses.list() == []
     acts = [each.act for each in app.operations.audit.entries(who="host:ann")]
     assert acts == ["queue resumed", "queue paused"]
+
+
+def test_pause_is_resumed_on_now_by_those_who_may_if_it_is_still_the_one_that_was_shown(app, browser, node):
+    app.operations.pauses.pause("mail", by="ann", reason="the relay is down")
+    page = browser.get("/").text
+    assert "Resume: nodes claim what waits, in its order" in page
+    form = {"queue": "mail", "drawn": drawn(page, "/pauses/resume")}
+    limited = Browser(web(app, auth=lambda _: HostPrincipal("bob", {"": "operator"})))
+    assert "Resume: nodes claim" in limited.get("/").text
+    assert "/pauses/resume" not in limited.get("/").text
+    app.operations.pauses.pause("mail", by="bob", reason="still")
+    assert browser.post("/pauses/resume", form).status == 409
+    form["drawn"] = drawn(browser.get("/").text, "/pauses/resume")
+    assert browser.post("/pauses/resume", form).status == 303
+    assert app.operations.pauses.list() == []
+
+
+def test_what_changed_names_the_queue_the_end_and_the_node(app, browser, node):
+    ends = app.operations.pauses.pause("mail", by="ann", reason="the relay is down", duration="2h").paused_until
+    app.operations.pauses.pause(None, by="ann", reason="the bank is closed")
+    app.operations.drain_node("n1", by="ann", reason="it is replaced")
+    found = {each.what: each.details for each in app.operations.concerns.changes() if each.by == "ann"}
+    assert found["queue paused"] == f"queue mail, until {spelled(ends)}"
+    assert (found["everything paused"], found["node asked to drain"]) == (None, "node host-1")
+    assert "queue mail, until 20" in browser.get("/").text
+
+
+def test_one_who_may_see_some_jobs_is_told_that_nothing_needs_a_person_in_these(app, browser, node):
+    limited = Browser(web(app, auth=lambda _: HostPrincipal("bob", {"settle": "viewer"})))
+    assert "Nothing needs a person in the jobs that you may see." in limited.get("/").text
+    assert "Nothing needs a person." in browser.get("/").text
+
+
+def test_pause_between_the_look_and_the_act_is_noticed_in_its_transaction(app, browser, monkeypatch):
+    pause = AuthorizedPauses.pause
+
+    def quicker(*args, **given):
+        app.operations.pauses.pause(None, by="bob", reason="do not resume")
+        return pause(*args, **given)
+
+    monkeypatch.setattr(AuthorizedPauses, "pause", quicker)
+    assert browser.post("/pauses", {"what": "everything", "drawn": "", "reason": "a break", "for": "1m"}).status == 409
+    assert [(each.paused_by, each.reason) for each in app.operations.pauses.list()] == [("bob", "do not resume")]
 
 
 def test_node_is_drained_if_its_name_was_typed(app, browser, node):
@@ -102,7 +147,7 @@ def test_why_and_what_a_run_waits_for_name_the_pause(app, node):
     ops = app.operations
     run_id = ops.trigger("settle", by="ann").run_id
     ops.pauses.pause(None, by="ann", reason="the bank is closed")
-    sentence = "everything is paused since"
+    sentence = "everything has been paused since"
     assert ops.waits(run_id).startswith(sentence)
     due_us = app.ledger.now_us() - 60_000_000
     from tests.access.scene import set_run

@@ -1,7 +1,9 @@
 """What needs a person now, as operators use it: ``app.operations.concerns``. Lists, acknowledges, and what changed.
 
-**Promises.** An acknowledgement is of what was shown: what happens later needs a person again, and so does what was
-acknowledged once its time is over. It changes nothing else: an acknowledged run that was given up can be repeated.
+**Promises.** An acknowledgement is of what the row stood for: what is shown later for the first time needs a person
+again, whenever it began, and so does what was acknowledged once its time is over. Of runs that wait too long, those
+that could have begun before the latest that was shown are known, too: not all of them are looked at. It changes nothing
+else: an acknowledged run that was given up can be repeated.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ import builtins
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.app.finding_concerns import DAY_US, ConcernFinder, FoundConcern, Shown, grouped
 from fencepost.app.pause_times import pause_end_us
-from fencepost.app.records.concerns import AcknowledgedRecord, ChangeRecord, ConcernRecord
+from fencepost.app.records.concerns import AcknowledgedRecord, ChangeRecord, ConcernRecord, details_of
+from fencepost.app.records.record import read_json
 from fencepost.app.scoped import acting, actor, masked
-from fencepost.core.concerns import ARE_BAD, WORST_FIRST, concern_id, covers
+from fencepost.core.concerns import ARE_BAD, BY_ORDER, WORST_FIRST, ConcernKind, concern_id, covers
 from fencepost.core.noted import DONE_BY_PEOPLE
 from fencepost.core.rights import HumanAct
 from fencepost.core.tick import instant
@@ -36,6 +39,17 @@ _MANY = 200
 _MOST_CHANGES = 50
 
 
+Standing = Mapping[str, Mapping[str, Acknowledgement]]
+"""The acknowledgements that stand, by kind and id, the newest first."""
+
+
+class _Row(NamedTuple):
+    """A row of the list, and the ids of the others that it stands for."""
+
+    shown: ConcernRecord
+    also: Sequence[str]
+
+
 class Concerns:
     """What needs a person in one ledger."""
 
@@ -48,15 +62,7 @@ class Concerns:
 
     def list(self) -> builtins.list[ConcernRecord]:
         """Return what needs a person, worst first, and after it what a person knows of (`acknowledged`)."""
-        finder = ConcernFinder(self._ledger, self._scope, self._ask, self._shown)
-        groups = grouped(finder.found())
-        standing = self._standing(finder.now_us) if groups else {}
-        rows: builtins.list[ConcernRecord] = []
-        for kind in WORST_FIRST:
-            of_kind = [group for (each, _), group in groups.items() if each is kind]
-            for group in sorted(of_kind, key=lambda group: group[0].occurrence)[:_ROWS]:
-                rows += _rows(group, standing.get(str(kind), ()))
-        return sorted(rows, key=lambda row: row.acknowledged is not None)
+        return [row.shown for row in self._rows()]
 
     def changes(self) -> builtins.list[ChangeRecord]:
         """Return what changed in the last 24 hours, newest first: deploys, schedules, acts of people.
@@ -85,56 +91,80 @@ class Concerns:
 
         Raise `NotInLedger` if it is over, or has become another one: then look again.
         """
-        who, found = actor(self._scope, by), self._listed(what, id)
+        who, (found, also) = actor(self._scope, by), self._listed(what, id)
         until_us = pause_end_us(self._ledger, until=until, duration=duration)
         with acting(self._scope):
-            row = acknowledge(self._ledger, what, id, until_us=until_us, about=_about(found, who), text=note)
+            about, others = _about(found, who), () if what in BY_ORDER else also
+            row = acknowledge(self._ledger, what, id, until_us=until_us, about=about, text=note, also=others)
         return _with(found, AcknowledgedRecord.of(row))
 
     def unacknowledge(self, what: str, id: str, *, by: str, reason: str | None = None) -> None:
         """Withdraw an acknowledgement, of whoever it is: it needs a person again. `id` is that of the row in `list`."""
-        who, found = actor(self._scope, by), self._listed(what, id)
+        who, (found, also) = actor(self._scope, by), self._listed(what, id)
         known = id if found.acknowledged is None else found.acknowledged.id
         with acting(self._scope):
-            if not unacknowledge(self._ledger, what, known, about=_about(found, who)._replace(reason=reason)):
+            about = _about(found, who)._replace(reason=reason)
+            if not unacknowledge(self._ledger, what, known, about=about, also=also):
                 raise _not_listed(what, id)
 
-    def _listed(self, what: str, id_: str) -> ConcernRecord:
+    def _rows(self) -> builtins.list[_Row]:
+        finder = ConcernFinder(self._ledger, self._scope, self._ask, self._shown)
+        groups = grouped(finder.found())
+        standing = self._standing(finder.now_us) if groups else {}
+        rows: builtins.list[_Row] = []
+        for kind in WORST_FIRST:
+            of_kind = [group for (each, _), group in groups.items() if each is kind]
+            for group in sorted(of_kind, key=lambda group: group[0].occurrence)[:_ROWS]:
+                rows += _rows(kind, group, standing)
+        return sorted(rows, key=lambda row: row.shown.acknowledged is not None)
+
+    def _listed(self, what: str, id_: str) -> _Row:
         """Return the row of this name, if the caller may acknowledge it."""
-        found = next((each for each in self.list() if (each.what, each.id) == (what, id_)), None)
+        found = next((each for each in self._rows() if (each.shown.what, each.shown.id) == (what, id_)), None)
         if found is None:
             raise _not_listed(what, id_)
-        self._scope.require(HumanAct.ACKNOWLEDGE, found.job)
+        self._scope.require(HumanAct.ACKNOWLEDGE, found.shown.job)
         return found
 
-    def _standing(self, now_us: int) -> Mapping[str, Sequence[Acknowledgement]]:
-        """Return the acknowledgements whose time is not over, by kind, the newest first."""
-        found: dict[str, list[Acknowledgement]] = {}
+    def _standing(self, now_us: int) -> Standing:
+        """Return the acknowledgements whose time is not over."""
+        found: dict[str, dict[str, Acknowledgement]] = {}
         for each in acknowledged(self._ledger):
             if each.until is None or each.until > now_us:
-                found.setdefault(each.what, []).append(each)
+                by = str(masked(each.by, self._scope))
+                found.setdefault(each.what, {})[each.id] = each._replace(by=by)
         return found
 
     def _change(self, line: JournalEntry) -> ChangeRecord:
         by = masked(line.by, self._scope)
-        return ChangeRecord(instant(line.at), line.what, line.job, line.run_id, line.schedule, by, line.reason)
+        about = (line.job, line.run_id, line.schedule)
+        details = details_of(line.what, read_json(line.detail))
+        return ChangeRecord(instant(line.at), line.what, *about, by, line.reason, details)
 
 
-def _rows(group: Sequence[FoundConcern], known: Sequence[Acknowledgement]) -> list[ConcernRecord]:
-    """Return the row of what nobody has acknowledged, and that of the rest; each is that of its latest."""
-    fresh: list[FoundConcern] = []
-    rest: list[tuple[FoundConcern, Acknowledgement]] = []
+def _rows(kind: ConcernKind, group: Sequence[FoundConcern], standing: Standing) -> list[_Row]:
+    """Return the row of what nobody has acknowledged, and one for each acknowledgement; each is that of its latest."""
+    parts: dict[Acknowledgement | None, list[FoundConcern]] = {}
+    firsts: dict[Acknowledgement | None, Acknowledgement] = {}
     for each in group:
-        id_ = concern_id(each.subject, each.occurrence)
-        by = next((row for row in known if covers(row.id, id_)), None)
-        if by is None:
-            fresh.append(each)
-        else:
-            rest.append((each, by))
-    rows = [_record(fresh, len(group))] if fresh else []
-    if rest:
-        rows.append(_with(_record([each for each, _ in rest], len(group)), AcknowledgedRecord.of(rest[0][1])))
+        known = _known(kind, concern_id(each.subject, each.occurrence), standing.get(str(kind), {}))
+        act = None if known is None else known._replace(id="")  # the same of all that were acknowledged at once
+        parts.setdefault(act, []).append(each)
+        if known is not None:
+            firsts.setdefault(act, known)
+    rows = []
+    for act, part in parts.items():
+        shown, first = _record(part, len(group)), firsts.get(act)
+        also = [concern_id(each.subject, each.occurrence) for each in part[1:]]
+        rows.append(_Row(shown if first is None else _with(shown, AcknowledgedRecord.of(first)), also))
     return rows
+
+
+def _known(kind: ConcernKind, id_: str, standing: Mapping[str, Acknowledgement]) -> Acknowledgement | None:
+    """Return the acknowledgement of an occurrence, if there is one."""
+    if kind not in BY_ORDER:
+        return standing.get(id_)
+    return next((each for each in standing.values() if covers(each.id, id_)), None)
 
 
 def _record(group: Sequence[FoundConcern], looked_at: int) -> ConcernRecord:
@@ -155,6 +185,7 @@ def _record(group: Sequence[FoundConcern], looked_at: int) -> ConcernRecord:
         act=latest.act,
         command=latest.command,
         consequence=latest.consequence,
+        pause=latest.pause,
     )
 
 

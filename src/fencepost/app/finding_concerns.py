@@ -14,10 +14,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fencepost.app.queue_pauses import QueuePauses
-from fencepost.app.records import JobRecord, NodeRecord, RunRecord
+from fencepost.app.records import JobRecord, NodeRecord, PauseRecord, RunRecord
 from fencepost.app.records import spelled as spelled_at
-from fencepost.core.concerns import ConcernKind, Occurrence
+from fencepost.core.concerns import HASHED, ConcernKind, Occurrence
 from fencepost.core.duration import spelled
+from fencepost.core.identity import canonical_json
 from fencepost.core.noted import Noted
 from fencepost.core.tick import microseconds
 from fencepost.ledger import attention
@@ -39,6 +40,7 @@ _ROWS = 20  # of one kind
 _NODES = 100
 _NEAR = 0.9  # of the timeout
 _LATE_RENEWAL = 0.66  # of the ttl: two renewals in a row have failed
+_HASH = 40  # of the names of the caller's jobs
 _LOOKS = "it only shows more, and changes nothing"
 
 
@@ -61,6 +63,7 @@ class FoundConcern:
     run_id: int | None = None
     schedule: str | None = None
     node: str | None = None
+    pause: PauseRecord | None = None
     act: str = "look"
     command: str = ""
     consequence: str = _LOOKS
@@ -123,16 +126,18 @@ class ConcernFinder:
                 yield self._died(each)
 
     def _no_node(self, ended: Sequence[NodeRecord]) -> FoundConcern:
-        nobody = "no node takes part, so nothing runs"
+        nobody, subject = "no node takes part, so nothing runs", ""
         if self._seen is not None:
             nobody = "no living node has one of your jobs, so none of them runs"
+            # What others know is of other jobs: it is neither this, nor for this caller to read.
+            subject = HASHED + hashlib.sha256(canonical_json(sorted(self._jobs)).encode()).hexdigest()[:_HASH]
         ends = [microseconds(at) for each in ended if (at := each.dead_at or each.left_at) is not None]
         return FoundConcern(
             ConcernKind.NO_NODE,
-            "",
+            subject,
             Occurrence(max(ends, default=0), 0),
             lambda: f"{nobody}: fencepost run APP starts one",
-            command="fencepost nodes",
+            command="fencepost nodes --all",
             consequence="it shows which nodes took part before, and how they ended",
         )
 
@@ -148,6 +153,8 @@ class ConcernFinder:
                 each.queue or "",
                 Occurrence(microseconds(each.paused_at), 0),
                 lambda words=words: words,  # type: ignore[misc]
+                pause=each,
+                act="resume",
                 command=f"fencepost resume {flag}",
                 consequence="nodes claim what waits, in its order",
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost.core.noted import LONGEST_REASON
 from fencepost.engine.run import attempt_of, current_run
 from fencepost.errors import InvalidParameters
 
@@ -14,9 +15,11 @@ def person(by: object) -> str:
 
 
 def reason_given(reason: object) -> str:
-    """Return the reason of an act that needs one; refuse an empty one."""
+    """Return the reason of an act that needs one; refuse an empty one, and one that the journal would refuse later."""
     if not isinstance(reason, str) or not reason.strip():
         raise InvalidParameters("say why: reason='…'; the journal keeps it")
+    if len(reason.strip()) > LONGEST_REASON:
+        raise InvalidParameters(f"a reason has {LONGEST_REASON:,} characters at most; nothing was done")
     return reason.strip()
 
 

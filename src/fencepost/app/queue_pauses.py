@@ -90,9 +90,11 @@ class QueuePauses:
     ) -> ResumedRecord:
         """End the pause of a queue, or that of everything if it is None. Other pauses last."""
         self._scope.require(HumanAct.RESUME_ALL)
-        who = actor(self._scope, by)
+        if queue == EVERYTHING:
+            raise InvalidParameters("say which queue is resumed: no queue has an empty name; None is everything")
+        who, name = actor(self._scope, by), EVERYTHING if queue is None else queue
         with acting(self._scope):
-            ended = resume_queue(self._ledger, queue or EVERYTHING, by=who, reason=reason, check=_check(expect))
+            ended = resume_queue(self._ledger, name, by=who, reason=reason, check=_check(expect))
         self._wake()
         return ResumedRecord(queue, ended is not None, tuple(self._shown(queue_pauses(self._ledger))))
 

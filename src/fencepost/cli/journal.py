@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fencepost.app.records.concerns import details_of
 from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import Json, LedgerUrlOption, Tz, front, since_when
@@ -72,5 +73,5 @@ def _cells(entry: JournalRecord) -> tuple[str, ...]:
         shown_node(entry),
         str(entry.token or ""),
         entry.by or "",
-        beginning(entry.reason or ""),
+        beginning("; ".join(filter(None, (details_of(entry.what, entry.detail), entry.reason)))),
     )

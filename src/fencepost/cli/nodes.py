@@ -79,7 +79,8 @@ def drain(
     why = needed_reason(reason)
     with front(ledger) as ops:
         found = ops.drain_node(node, by=who(by), reason=why)
-    runs = "it has no runs" if not found.running else f"it leaves when its {counted(found.running, 'run')} ended"
+    done = "has ended" if found.running == 1 else "have ended"
+    runs = f"it leaves when its {counted(found.running, 'run')} {done}" if found.running else "it has no runs"
     sentence = f"node {found.name} was asked to drain by {found.drain_by}: it claims nothing more, and {runs}"
     return answer(document(found), sentence, as_json=as_json)
 

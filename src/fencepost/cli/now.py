@@ -10,6 +10,7 @@ from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, Reason, front, who
 from fencepost.cli.output import answer, print_json, to_the_second, visible
+from fencepost.cli.remote.server import chosen_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,8 @@ def now(*, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
         for line in _lines(needing):
             print(visible(line))
         if not needing:
-            print(f"nothing needs a person; looked at {to_the_second(at)} by the ledger's clock")
+            where = "" if chosen_server(ledger) is None else " in the jobs that you may see"
+            print(f"nothing needs a person{where}; looked at {to_the_second(at)} by the ledger's clock")
         for line in _known_lines([each for each in found if each.acknowledged is not None]):
             print(visible(line))
     return Exit.NOT_WELL if needing else Exit.OK

@@ -3,8 +3,9 @@
 The id of an occurrence is ``<subject>@<since µs>.<number>``: the job, schedule or node that it is about, when it began,
 and the run, attempt or line of the journal. So the next occurrence has another id, and is not known to anybody yet.
 
-Some kinds are shown once per job, however many runs there are. The id is that of the latest; who acknowledges it has
-seen those before it, too, and none that comes later.
+Some kinds are shown once per job, however many runs there are. The id is that of the latest. An acknowledgement is
+kept for each of those that the row stood for, and is of these alone: another one that began before them may be shown
+for the first time afterwards. Only those of `BY_ORDER` are too many for that.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ WORST_FIRST = tuple(ConcernKind)
 ARE_BAD = frozenset(WORST_FIRST[: WORST_FIRST.index(ConcernKind.LATE)])
 """What does harm now. The others are warnings."""
 
+BY_ORDER = frozenset({ConcernKind.LATE})
+"""Of which only some are looked at: who acknowledges one knows of all that could have begun before it."""
+
 
 class Occurrence(NamedTuple):
     """When something began, and its number among those that began at the same time. They are ordered by both."""
@@ -72,7 +76,7 @@ def parsed_id(id_: str) -> tuple[str, Occurrence] | None:
 
 
 def covers(acknowledged_id: str, id_: str) -> bool:
-    """Whether one who has acknowledged the first has seen the second: the same subject, and no later occurrence."""
+    """Whether the second has the same subject, and is no later occurrence: so one of `BY_ORDER` is known."""
     known, asked = parsed_id(acknowledged_id), parsed_id(id_)
     if known is None or asked is None:
         return acknowledged_id == id_

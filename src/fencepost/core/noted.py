@@ -88,3 +88,6 @@ DONE_BY_PEOPLE = frozenset(
     }
 )
 """What goes into the audit, too, where the entry says who did it."""
+
+LONGEST_REASON = 1_000
+"""Characters. A reason is shown in tables, and that of a pause on every page: what is longer belongs elsewhere."""

@@ -1,12 +1,13 @@
 """Acknowledgements: a person knows of something that needs one, until a time or until it is something else.
 
-A row names one occurrence (`fencepost.core.concerns`). **Promises.** Each change is in the audit, in its transaction.
+A row names one occurrence (`fencepost.core.concerns`); what is shown as one may stand for many, and has a row for
+each. **Promises.** Each change is in the audit, in its transaction.
 Rows whose occurrence is gone are removed (`prune_acknowledged`); rows of kinds that this version does not know stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import delete, select, update
@@ -46,33 +47,45 @@ def acknowledged(database: Database) -> list[Acknowledgement]:
 
 
 def acknowledge(
-    database: Database, what: str, id_: str, *, until_us: int | None, about: About, text: str | None
+    database: Database,
+    what: str,
+    id_: str,
+    *,
+    until_us: int | None,
+    about: About,
+    text: str | None,
+    also: Sequence[str] = (),
 ) -> Acknowledgement:
-    """Record that `about.by` knows of an occurrence; what was acknowledged before is replaced."""
-    table = database.tables.operating["acknowledged"]
+    """Record that `about.by` knows of an occurrence, and of those that it also stood for; return the row of the first.
+
+    What was acknowledged before is replaced.
+    """
 
     def work(cursor: Cursor) -> Acknowledgement:
         now_us = database.dialect.now_us(cursor)
         row = Acknowledgement(what, id_, str(said(about.by)), now_us, until_us, said(text))
-        here = (table.c.what == what, table.c.id == id_)
-        values = {name: value for name, value in row._asdict().items() if name not in ("what", "id")}
-        if database.change(cursor, update(table).where(*here).values(values)) == 0 and not database.dialect.insert_row(
-            cursor, table, row._asdict()
-        ):
-            database.change(cursor, update(table).where(*here).values(values))  # another one was first
-        detail = {"what": what, "id": id_} | ({} if until_us is None else {"until": spelled_us(until_us)})
+        for each in sorted({id_, *also}):  # in one order, so that two who write the same do not wait for each other
+            _put(database, cursor, row._replace(id=each))
+        detail: dict[str, Any] = {"what": what, "id": id_} | (
+            {} if until_us is None else {"until": spelled_us(until_us)}
+        )
+        if also:
+            detail["also"] = len(also)
         note(database, cursor, Noted.ACKNOWLEDGED, about._replace(reason=text, detail=detail))
         return row
 
     return database.write(work)
 
 
-def unacknowledge(database: Database, what: str, id_: str, *, about: About) -> bool:
-    """Remove an acknowledgement; return False if there was none, and nothing is recorded then."""
+def unacknowledge(database: Database, what: str, id_: str, *, about: About, also: Sequence[str] = ()) -> bool:
+    """Remove an acknowledgement, and those of what it also stood for.
+
+    Return False if there was none, and nothing is recorded then.
+    """
     table = database.tables.operating["acknowledged"]
 
     def work(cursor: Cursor) -> bool:
-        removed = database.change(cursor, delete(table).where(table.c.what == what, table.c.id == id_))
+        removed = database.change(cursor, delete(table).where(table.c.what == what, table.c.id.in_([id_, *also])))
         if removed:
             note(database, cursor, Noted.UNACKNOWLEDGED, about._replace(detail={"what": what, "id": id_}))
         return removed > 0
@@ -97,6 +110,14 @@ def prune_acknowledged(database: Database, place: LedgerConnection | Database, n
     return place.write(work) if found else 0
 
 
+def _put(database: Database, cursor: Cursor, row: Acknowledgement) -> None:
+    table = database.tables.operating["acknowledged"]
+    values = {name: value for name, value in row._asdict().items() if name not in ("what", "id")}
+    change = update(table).where(table.c.what == row.what, table.c.id == row.id).values(values)
+    if database.change(cursor, change) == 0 and not database.dialect.insert_row(cursor, table, row._asdict()):
+        database.change(cursor, change)  # another one was first
+
+
 def _rows(database: Database, cursor: Cursor) -> list[Acknowledgement]:
     c = database.tables.operating["acknowledged"].c
     query = select(*(c[name] for name in Acknowledgement._fields)).order_by(c.at.desc()).limit(MOST_READ)
@@ -111,6 +132,7 @@ def _gone(database: Database, cursor: Cursor, rows: list[Acknowledgement], now_u
     named = [each for each in named if each[0].what not in _OF_ONE_RUN or each[1].isdigit()]
     tables = database.tables
     run, schedule, node, line = tables.run.c, tables.schedule.c, tables.node.c, tables.journal.c
+    pause = tables.operating["pause"].c
     times = (schedule.id, schedule.next_due_at, schedule.no_node_since)
 
     def those(*kinds: ConcernKind) -> list[Named]:
@@ -121,16 +143,20 @@ def _gone(database: Database, cursor: Cursor, rows: list[Acknowledgement], now_u
     run_of = {each: int(each[1]) if each[0].what in _OF_ONE_RUN else each[2].number for each in lasting + live}
     of_nodes = those(ConcernKind.NODE_DIED, ConcernKind.NODE_LATE)
     noted = those(ConcernKind.REFUSED_WRITE, ConcernKind.CLOCK_LEAPT)
+    paused, drains = those(ConcernKind.PAUSED), those(ConcernKind.NODE_DRAINS)
     planned, served = those(ConcernKind.NOT_PLANNED), those(ConcernKind.JOB_WITHOUT_NODE)
     runs = _known(database, cursor, (run.id, run.state), set(run_of.values()))
     schedules = _known(database, cursor, times, {each[1] for each in planned + served})
-    nodes = _known(database, cursor, (node.id,), {each[1] for each in of_nodes})
+    nodes = _known(database, cursor, (node.id, node.left_at, node.dead_at), {each[1] for each in of_nodes + drains})
+    pauses = _known(database, cursor, (pause.queue, pause.paused_at), {each[1] for each in paused})
     lines = _known(database, cursor, (line.id,), {each[2].number for each in noted})
     gone = [each for each in lasting if run_of[each] not in runs]
     gone += [each for each in live if runs.get(run_of[each], (0, "succeeded"))[1] in TERMINAL]
     gone += [each for each in planned if schedules.get(each[1], (0, 0, 0))[1] != each[2].since_us]
     gone += [each for each in served if schedules.get(each[1], (0, 0, 0))[2] != each[2].since_us]
     gone += [each for each in of_nodes if each[1] not in nodes]
+    gone += [each for each in drains if nodes.get(each[1], (0, 0, 0))[1:] != (None, None)]
+    gone += [each for each in paused if pauses.get(each[1], (0, 0))[1] != each[2].since_us]
     gone += [each for each in noted if each[2].number not in lines]
     timeless = those(ConcernKind.NO_NODE, ConcernKind.LEDGER_HELD) + [each for each in named if HASHED in each[1]]
     gone += [each for each in timeless if each[0].at < now_us - _KEPT_US]

@@ -370,7 +370,9 @@ def counts(
             counted = counted.where(database.tables.run.c.job.in_(sorted(wanted.jobs)))
         query = _within(database, cursor, _filtered(database, counted, wanted), wanted)
         names = sorted(set(wanted.states))
-        queries = [each for name in names for each in _in_state(database, query, wanted, name)] or [query]
+        queries = [each for name in names for each in _in_state(database, query, wanted, name, for_anything=False)] or [
+            query
+        ]
         found: Counter[str] = Counter()
         for each in queries:
             found.update({row[0]: int(row[1]) for row in database.rows(cursor, each.group_by(state).order_by(state))})

@@ -49,11 +49,10 @@ class QueuePause(NamedTuple):
         return self.until is None or self.until > now_us
 
     def __str__(self) -> str:
-        what = "everything is" if self.queue == EVERYTHING else f"the queue {self.queue!r} is"
+        what = "everything has" if self.queue == EVERYTHING else f"the queue {self.queue!r} has"
         until = "" if self.until is None else f", until {spelled_us(self.until)}"
-        return (
-            f"{what} paused since {spelled_us(self.paused_at)} by {self.by}{until}: {self.reason or 'no reason given'}"
-        )
+        since = f"{what} been paused since {spelled_us(self.paused_at)}"
+        return f"{since} by {self.by}{until}: {self.reason or 'no reason given'}"
 
 
 PauseCheck = Callable[[QueuePause | None], None]
@@ -94,15 +93,20 @@ def pause_queue(
     """Pause a queue, or `EVERYTHING`. A pause that is there stays, with the new end and reason."""
 
     def work(cursor: Cursor) -> QueuePause:
-        now_us = database.dialect.now_us(cursor)
-        there = _lasting(database, cursor, queue, now_us)
-        check(there)
-        new = QueuePause(queue, now_us if there is None else there.paused_at, until_us, said(by), said(reason))
-        if there == new:
-            return new
-        if not database.dialect.insert_row(cursor, _table(database), new._asdict()):
-            table = _table(database)
-            database.change(cursor, update(table).where(table.c.queue == queue).values(new._asdict()))
+        table = _table(database)
+        while True:
+            now_us = database.dialect.now_us(cursor)
+            there = _lasting(database, cursor, queue, now_us)
+            check(there)
+            new = QueuePause(queue, now_us if there is None else there.paused_at, until_us, said(by), said(reason))
+            if there == new:
+                return new
+            if there is not None:
+                database.change(cursor, update(table).where(table.c.queue == queue).values(new._asdict()))
+                break
+            if database.dialect.insert_row(cursor, table, new._asdict()):
+                break
+            # Another one was first. A row that was not there could not be locked: look at the one that is there now.
         _note(database, cursor, queue, is_paused=True, by=by, reason=reason, until_us=until_us)
         return new
 

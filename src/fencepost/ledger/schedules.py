@@ -189,7 +189,7 @@ def pause(
 ) -> StoredSchedule:
     """Plan nothing until `resume`, or until the end, and skip the runs that are planned ahead.
 
-    A schedule that is paused stays so, with the new end; with the same end, this has no effect.
+    A schedule that is paused stays so, with the new end and reason; with the same ones, this has no effect.
     """
 
     def work(cursor: Cursor) -> StoredSchedule:
@@ -197,8 +197,9 @@ def pause(
         row = living_row(database, cursor, schedule_id, for_update=True)
         check(row)
         row = change.end_pause(row)
-        if row.paused_at is None or row.paused_until != until_us:
-            who, why = said(by), said(reason)
+        who, why = said(by), said(reason)
+        is_other = row.paused_until != until_us or (why is not None and why != row.pause_reason)
+        if row.paused_at is None or is_other:
             values = {"paused_by": who, "pause_reason": why, "paused_until": until_us, "next_due_at": None}
             if row.paused_at is None:
                 skip_ahead(database, cursor, row.id, now_us=change.now_us, why="paused")

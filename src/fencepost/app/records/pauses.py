@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from fencepost.app.records.record import LedgerRecord, at_or_none
+from fencepost.app.records.versions import pause_version
 from fencepost.core.tick import instant, microseconds
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 class PauseRecord(LedgerRecord):
     """A pause. `queue` is None for a pause of everything.
 
-    `ignored_by`: living nodes of older versions, which do not know pauses and go on.
+    `ignored_by`: living nodes of older versions, which do not know pauses and go on. `version` is another one after
+    each change of the pause: what REST takes as ``If-Match``.
     """
 
     queue: str | None
@@ -27,6 +29,7 @@ class PauseRecord(LedgerRecord):
     paused_until: datetime | None
     reason: str | None
     ignored_by: Sequence[str] = ()
+    version: str = ""
 
     @property
     def sentence(self) -> str:
@@ -43,7 +46,7 @@ class PauseRecord(LedgerRecord):
     @staticmethod
     def of(row: QueuePause, *, ignored_by: Sequence[str] = ()) -> PauseRecord:
         """Read a row of the ledger."""
-        return PauseRecord(
+        made = PauseRecord(
             queue=row.queue or None,
             paused_at=instant(row.paused_at),
             paused_by=row.by,
@@ -51,6 +54,7 @@ class PauseRecord(LedgerRecord):
             reason=row.reason,
             ignored_by=tuple(ignored_by),
         )
+        return replace(made, version=pause_version(made))
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ _HEADERS = [
         "name": "If-Match",
         "in": "header",
         "required": False,
-        "description": "The ETag of the run or schedule that was seen: if it has changed since, nothing is done.",
+        "description": "The ETag of the run or schedule that was seen, or the version of the pause: it must be that.",
         "schema": {"type": "string", "pattern": '^"[0-9a-f]{1,64}"$'},
         "example": '"0123456789abcdef"',
     },

@@ -8,6 +8,7 @@ from fastapi import Path
 from pydantic import Field
 
 from fencepost.app.records import NodeRecord, PauseRecord, ResumedRecord
+from fencepost.app.records.versions import pause_version
 from fencepost.core.rights import HumanAct
 from fencepost.web.api.calls import ApiCall
 from fencepost.web.api.fields import NeedsReason, Reasoned, Time
@@ -42,9 +43,15 @@ def list_(call: ApiCall) -> ApiReply:
 
 @ROUTES.post("/pauses", needs=HumanAct.PAUSE_ALL, shows=PauseRecord)
 def pause(call: ApiCall, body: PauseBody) -> ApiReply:
-    """Let no node claim runs of a queue, or of any queue. What runs goes on."""
+    """Let no node claim runs of a queue, or of any queue. What runs goes on.
+
+    `If-Match` has the `version` of the pause that was seen; `If-None-Match: *` pauses only what is not paused.
+    """
+    expect = pause_version(None) if call.is_new else call.expect
     return call.act(
-        lambda: call.ask.pauses.pause(body.queue, reason=body.reason, until=body.until, duration=body.duration),
+        lambda: call.ask.pauses.pause(
+            body.queue, reason=body.reason, until=body.until, duration=body.duration, expect=expect
+        ),
         lambda done: done,
         within=PauseRecord.of,
         only_now=lambda done: {"ignored_by": list(done.ignored_by)},
@@ -54,7 +61,9 @@ def pause(call: ApiCall, body: PauseBody) -> ApiReply:
 @ROUTES.post("/pauses/resume", needs=HumanAct.RESUME_ALL, shows=ResumedRecord)
 def resume(call: ApiCall, body: ResumeBody) -> ApiReply:
     """End the pause of a queue, or that of everything."""
-    return call.act(lambda: call.ask.pauses.resume(body.queue, reason=body.reason), lambda done: done)
+    return call.act(
+        lambda: call.ask.pauses.resume(body.queue, reason=body.reason, expect=call.expect), lambda done: done
+    )
 
 
 @ROUTES.post("/nodes/{node}/drain", needs=HumanAct.DRAIN_NODE, shows=NodeRecord)

@@ -151,11 +151,13 @@ def pause(visit: Visit) -> Response:
     what, ask = visit.text("what"), visit.ask
     if what != "everything" and not what.startswith("queue:"):
         raise InvalidParameters("say what to pause: a queue, or everything")
-    if visit.form.get("drawn") != drawn_pauses(ask.pauses.list()):
+    shown = ask.pauses.list()
+    if visit.form.get("drawn") != drawn_pauses(shown):
         raise StateChanged("somebody has paused or resumed something since the page was drawn. Nothing was done")
     until, duration = pause_end_of(visit)
     queue = None if what == "everything" else what.removeprefix("queue:")
-    ask.pauses.pause(queue, reason=reason_of(visit) or "", until=until, duration=duration)
+    expect = pause_version(next((each for each in shown if each.queue == queue), None))
+    ask.pauses.pause(queue, reason=reason_of(visit) or "", until=until, duration=duration, expect=expect)
     return RedirectResponse(visit.url("/nodes", did="paused-queue"), 303)
 
 

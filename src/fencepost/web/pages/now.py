@@ -33,6 +33,7 @@ def now(visit: Visit) -> Response:
         did=did_sentence(visit),
         concerns=[each for each in found if each.acknowledged is None],
         known=[each for each in found if each.acknowledged is not None],
+        sees_all=ask.may(HumanAct.LOOK),
         changes=ask.concerns.changes(),
         live=True,
     )
