@@ -15,7 +15,13 @@ from fencepost.ledger.pruning import Retention, prune
 
 DAY_US = 86_400_000_000
 YEARS_US = 3650 * DAY_US
-RUN = {"job": "'pay'", "type": "'manual'", "params": "'{}'", "params_hash": "''", "state": "'succeeded'"} | dict.fromkeys(
+RUN = {
+    "job": "'pay'",
+    "type": "'manual'",
+    "params": "'{}'",
+    "params_hash": "''",
+    "state": "'succeeded'",
+} | dict.fromkeys(
     ("ticks", "priority", "queue", "attempts", "failures", "crashes", "token", "available_at", "generation"), "0"
 )
 

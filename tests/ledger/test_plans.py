@@ -299,9 +299,7 @@ def test_search_key_leads_to_its_newest_runs_whatever_other_keys_there_are(
     scene: Scene, jobs: tuple[str, ...] | None
 ) -> None:
     def ask() -> list[int]:
-        return ids_with(
-            scene.ledger, "customer", "7", before_id=200, limit=20, jobs=jobs, connection=scene.connection
-        )
+        return ids_with(scene.ledger, "customer", "7", before_id=200, limit=20, jobs=jobs, connection=scene.connection)
 
     def work(other_keys: int) -> int:
         add_runs(scene, other_keys)

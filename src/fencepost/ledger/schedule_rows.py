@@ -210,7 +210,7 @@ class ScheduleChange:
         is_planned = row.paused_at is None and row.deleted_at is None
         next_due_at = self._dues.next_due(row.spec, through_us) if is_planned else None
         self._skip(NewSchedule(row.id, row.job, row.spec, row.params), row.generation, missed, why)
-        values = {"planned_through": through_us, "next_due_at": next_due_at}
+        values: dict[str, Any] = {"planned_through": through_us, "next_due_at": next_due_at}
         self._update(row, values)
         return row._replace(**values)
 
