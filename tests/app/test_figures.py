@@ -76,3 +76,12 @@ def test_what_is_too_much_to_read_is_cut_at_a_whole_hour_and_says_since_when_it_
     assert (found.outcomes.succeeded, found.outcomes.failed) == (2, 4)
     assert found.since_at == found.hours[0].at
     assert [each.outcomes.failed for each in found.hours] == [2, 2, 0]
+
+
+def test_hours_that_are_to_come_are_not_in_the_sum(app: App) -> None:
+    connection, hour = app.ledger.connect("figures"), hour_of(app.ledger.now_us())
+    put(connection, [FigureRow("nightly", hour + 48 * HOUR_US, "a", '{"succeeded":100}', "{}")])
+    connection.rest()
+    [found] = app.operations.figures("nightly")
+    assert (found.outcomes.succeeded, len(found.hours)) == (2, 1)
+    assert all(each.at <= found.until_at for each in found.hours)

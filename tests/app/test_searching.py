@@ -151,6 +151,32 @@ def test_scope_is_applied_to_what_keys_lead_to(app: App) -> None:
     assert (page.runs[0].id, page.next_before) == (mine, None)
 
 
+def test_runs_of_other_jobs_tell_nothing_through_a_key(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither that there are such runs, nor how many, nor which: the answer is that for a customer nobody has."""
+    monkeypatch.setattr(searching, "MOST_READ", 2)
+    ops = app.operations.within(Scope(Caller("ann"), {"settle": Role.VIEWER}))
+    for _ in range(5):
+        app.enqueue("report", params={"customer": 7})
+    nothing = ops.find_runs(params={"customer": "8"}, limit=1)
+    assert ops.find_runs(params={"customer": "7"}, limit=1) == nothing == RunsFound([])
+    mine = app.enqueue("settle", params={"customer": 7}).run_id
+    for _ in range(5):
+        app.enqueue("report", params={"customer": 7})
+    page = ops.find_runs(params={"customer": "7"}, limit=1)
+    assert ([run.id for run in page.runs], page.next_before, page.looked_back_to) == ([mine], None, None)
+
+
+def test_retry_with_other_parameters_is_found_by_those(app: App) -> None:
+    ops = app.operations
+    first = app.enqueue("settle", params={"customer": 7}).run_id
+    set_run(app, first, state="dead", ended_at=1)
+    other = ops.retry(first, params={"customer": 8}, by="ann")
+    set_run(app, other, state="dead", ended_at=1)
+    again = ops.retry(other, by="ann")
+    assert found(app, params={"customer": "8"}) == [again, other]
+    assert found(app, params={"customer": "7"}) == [first]
+
+
 def test_keys_are_read_page_by_page_together_with_other_filters(app: App) -> None:
     ids = [app.enqueue("report", params={"customer": 7, "day": str(n % 2)}).run_id for n in range(8)]
     set_run(app, ids[0], state="dead")
@@ -276,8 +302,8 @@ def test_ledger_that_becomes_slow_ends_a_search_with_what_it_has() -> None:
         History(100_000, 1_000, fails_after=0).find()
 
 
-def test_key_of_many_runs_of_others_is_read_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A viewer of one job looks for a customer that other jobs have very many runs of."""
+def test_key_of_many_other_runs_is_read_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody looks for a customer's runs of one job, and other jobs have very many."""
     monkeypatch.setattr(searching, "MOST_READ", 5_000)
     asked: list[int] = []
 
@@ -289,7 +315,7 @@ def test_key_of_many_runs_of_others_is_read_in_bounds(monkeypatch: pytest.Monkey
     def ask(wanted: RunFilter, *, before_id: Any = None, after_id: Any = None, limit: int) -> list[Any]:
         return [] if wanted.ids is not None else [SimpleNamespace(id=1, created_at=NOW)]
 
-    wanted = RunFilter(jobs=frozenset({"mine"}), params={"customer": "7"})
+    wanted = RunFilter(job="mine", params={"customer": "7"})
     found = find_runs(ask, wanted, size=50, clock=lambda: 0.0, keyed=keyed)
     assert found.runs == []
     assert 5_000 <= found.looked_through == sum(asked) < 6_000

@@ -227,6 +227,24 @@ def test_an_index_on_a_table_in_use_is_built_beside_writers_and_taken_up_again(
     assert migrations.current_revision(ledger) == migrations.NEWEST
 
 
+def test_second_migration_leaves_an_index_alone_that_the_first_is_building(postgres: Postgres, opened: Opened) -> None:
+    ledger, second = (opened(f"{postgres.url}?prefix=twice_beside_") for _ in range(2))
+    migrations.migrate(ledger)
+    version(ledger, "0003")
+    with psycopg.connect(postgres.url) as writer, psycopg.connect(postgres.url, autocommit=True) as other:
+        other.execute("DROP INDEX twice_beside_run_root")
+        writer.execute("DELETE FROM twice_beside_run WHERE id = -1")  # and has not committed
+        migrating = threading.Thread(target=migrations.migrate, args=(ledger,))
+        migrating.start()
+        until(lambda: other.execute(_BUILDING).fetchall(), 30, what="the index waits for the writer")
+        with pytest.raises(running.Overtaken):
+            running.attempt(running.engine_of(second), second, running._chains(second.tables), None)
+        writer.commit()
+        migrating.join(30)
+        assert running.attempt(running.engine_of(second), second, running._chains(second.tables), None) == ()
+    assert migrations.current_revision(second) == migrations.NEWEST
+
+
 _BUILDING = """
 SELECT pid FROM pg_stat_activity
 WHERE query LIKE 'CREATE INDEX CONCURRENTLY%beside_run_root%' AND wait_event_type = 'Lock'

@@ -294,22 +294,22 @@ def test_nor_if_the_planner_believes_that_a_job_is_rare_and_that_nothing_ever_ru
     assert_alike(little, works(scene))
 
 
-def test_search_key_leads_to_its_newest_runs_whatever_other_keys_there_are(scene: Scene) -> None:
+@pytest.mark.parametrize("jobs", [None, ("job",)])
+def test_search_key_leads_to_its_newest_runs_whatever_other_keys_there_are(
+    scene: Scene, jobs: tuple[str, ...] | None
+) -> None:
+    def ask() -> list[int]:
+        return ids_with(scene.ledger, "customer", "7", before_id=200, limit=20, jobs=jobs, connection=scene.connection)
+
     def work(other_keys: int) -> int:
+        add_runs(scene, other_keys)
         scene.change("DELETE FROM {run_search}")
         others = {"name": "'customer'", "value": _numbered(scene, "v"), "run_id": "n.n"}
         insert_many(scene, "run_search", others, other_keys)
         insert_many(scene, "run_search", others | {"value": "'7'"}, other_keys)
         with metered(scene.connection) as meter:
             found: list[int] = []
-            done = [
-                meter.work(
-                    lambda: found.extend(
-                        ids_with(scene.ledger, "customer", "7", before_id=200, limit=20, connection=scene.connection)
-                    )
-                )
-                for _ in range(2)
-            ]
+            done = [meter.work(lambda: found.extend(ask())) for _ in range(2)]
         assert found == [*range(199, 179, -1)] * 2
         return done[-1]
 

@@ -36,7 +36,7 @@ def figures_of(
     """
     now_us = ledger.now_us()
     first_us = hour_of(now_us - USUAL_US if since_us is None else since_us)
-    rows, is_cut = figures_since(ledger, jobs, first_us)
+    rows, is_cut = figures_since(ledger, jobs, first_us, until_us=now_us)
     if is_cut:  # the oldest hour that was read may lack rows
         first_us = rows[-1].hour + HOUR_US
     sums = {job: _JobSum(is_one) for job in jobs}

@@ -203,7 +203,9 @@ class Looking:
         declared = frozenset[str]().union(*declared_names(self._ledger, jobs=jobs_).values())
         for name, text in wanted.params.items():
             if name in declared:
-                return lambda before_id, limit: ids_with(self._ledger, name, text, before_id=before_id, limit=limit)
+                return lambda before_id, limit: ids_with(
+                    self._ledger, name, text, before_id=before_id, limit=limit, jobs=wanted.jobs
+                )
         return None
 
     def run(self, run_id: int) -> RunRecord:

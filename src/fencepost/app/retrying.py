@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.core.identity import canonical_json, request_hash
 from fencepost.core.overlap import exclusive_key
+from fencepost.core.search_keys import search_keys
 from fencepost.engine.requesting import refuse_secret_values
 from fencepost.errors import InvalidParameters
 from fencepost.ledger.requests import repetition
@@ -45,6 +46,7 @@ def changed_request(
         params=text,
         params_hash=request_hash(job.policy.known_as(job.name), stored, window_us=window_us),
         exclusive_key=_key(row, job, stored),
+        search=search_keys(job.policy.search, stored),
     )
 
 

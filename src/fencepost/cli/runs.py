@@ -184,6 +184,6 @@ class _RunPages:
 def _how_far(found: RunsFound) -> str:
     at = "" if found.looked_back_at is None else f" of {to_the_second(found.looked_back_at)}"
     return (
-        f"no index leads to these: looked through about {found.looked_through:,} runs, back to run "
+        f"the search is bounded: it looked through about {found.looked_through:,} runs, back to run "
         f"{found.looked_back_to}{at}; go on with --before {found.next_before}"
     )

@@ -59,13 +59,18 @@ def _put(dialect: Dialect, cursor: Cursor, rows: Sequence[FigureRow]) -> None:
 
 
 def figures_since(
-    database: Database, jobs: Collection[str], since_us: int, *, limit: int = MOST_ROWS
+    database: Database, jobs: Collection[str], since_us: int, *, until_us: int | None = None, limit: int = MOST_ROWS
 ) -> tuple[list[FigureRow], bool]:
-    """Return the rows of these jobs from the hour of an instant on, newest first, and whether older ones were left."""
+    """Return the rows of these jobs from the hour of an instant on, newest first, and whether older ones were left.
+
+    With `until_us`, none of later hours: a clock that was ahead leaves such.
+    """
     if not jobs:
         return [], False
     c = database.tables.operating["job_hour"].c
     query = select(*(c[name] for name in _COLUMNS)).where(c.job.in_(sorted(jobs)), c.hour >= hour_of(since_us))
+    if until_us is not None:
+        query = query.where(c.hour <= until_us)
     # Not by the hour itself: its index would lead through the rows of all jobs.
     query = query.order_by((c.hour + literal_column("0")).desc()).limit(limit + 1)
     found = database.read(lambda cursor: [FigureRow(*row) for row in database.rows(cursor, query)])

@@ -20,7 +20,7 @@ from fencepost.errors import NoSuchRun
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.id_order import SLACK_US, first_id_at
+from fencepost.ledger.id_order import SLACK_US, end_id_at, first_id_at
 
 
 class RunRow(NamedTuple):
@@ -261,7 +261,7 @@ def _within(database: Database, cursor: Cursor, query: Select[Any], wanted: RunF
     if wanted.since_us is not None:
         query = query.where(id_ >= first_id_at(database, cursor, wanted.since_us - SLACK_US))
     if wanted.until_us is not None:
-        query = query.where(id_ < first_id_at(database, cursor, wanted.until_us + SLACK_US))
+        query = query.where(id_ < end_id_at(database, cursor, wanted.until_us + SLACK_US))
     return query
 
 

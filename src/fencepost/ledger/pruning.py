@@ -27,7 +27,7 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.figures import prune_figures
 from fencepost.ledger.history import run_row
-from fencepost.ledger.id_order import first_id_at
+from fencepost.ledger.id_order import end_id_at
 from fencepost.ledger.log_chunks import remove_of_runs, with_logs
 from fencepost.ledger.roots import root_of
 from fencepost.ledger.search_keys import remove_keys
@@ -99,7 +99,7 @@ def _prune_runs(
     over = or_(*(and_(c.state == state, c.ended_at < before) for state, before in cuts.items()))
     old = and_(over, _is_not_recognized(database, _before(retention.requests, now_us)))
     # So that the runs that are too young, which are nearly all, are not scanned.
-    end_id = place.read(lambda cursor: first_id_at(database, cursor, max(cuts.values())))
+    end_id = place.read(lambda cursor: end_id_at(database, cursor, max(cuts.values())))
     free = (~_repeats_what_is_there(database.tables), ~_comes_after_others(database.tables))
     query = select(c.id).where(c.id < end_id, old, *free).order_by(c.id).limit(limit)
 

@@ -161,8 +161,11 @@ def _renew(database: Database, cursor: Cursor, leases: str | None, **values: Any
 
 def _skip_all(database: Database, cursor: Cursor, now_us: int, why: str) -> int:
     change = ScheduleChange(database, cursor, DUES)
-    rows = [row for row in every_schedule(database, cursor) if row.planned_through < now_us]
-    return sum(skip_through(change, row, now_us, why) for row in rows)
+    rows = [row for row in every_schedule(database, cursor, now_us) if row.planned_through < now_us]
+    skipped = [done for row in rows if (done := skip_through(change, row, now_us, why)) is not None]
+    for row in skipped:  # only now: what was due since the end of a pause may have run, and must not run again
+        change.end_pause(row)
+    return len(skipped)
 
 
 def _settle_pending(database: Database, cursor: Cursor, runs: Pending, now_us: int | None) -> int:
@@ -206,7 +209,7 @@ def _held(*_: object) -> HoldForPerson:
 
 
 def _pause_runtime_schedules(database: Database, cursor: Cursor, now_us: int, about: About) -> int:
-    made = [row for row in every_schedule(database, cursor) if row.origin == RUNTIME]
+    made = [row for row in every_schedule(database, cursor, now_us) if row.origin == RUNTIME]
     table = database.tables.schedule
     database.change(cursor, update(table).where(table.c.origin == RUNTIME).values(paused_until=None))
     for row in made:

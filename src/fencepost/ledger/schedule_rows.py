@@ -203,14 +203,16 @@ class ScheduleChange:
         gone = {"deleted_at": self._now_us, "next_due_at": None, "generation": generation}
         self._update(row, gone | {"planned_through": max(row.planned_through, self._now_us)})
 
-    def skip_through(self, row: StoredSchedule, until_us: int, why: str) -> None:
-        """Skip the due times up to `until_us`, and plan from there on."""
+    def skip_through(self, row: StoredSchedule, until_us: int, why: str) -> StoredSchedule:
+        """Skip the due times up to `until_us`, and plan from there on. Return the new row."""
         missed = self._dues.missed(row.spec, row.planned_through, until_us)
         through_us = max(row.planned_through, until_us)
         is_planned = row.paused_at is None and row.deleted_at is None
         next_due_at = self._dues.next_due(row.spec, through_us) if is_planned else None
         self._skip(NewSchedule(row.id, row.job, row.spec, row.params), row.generation, missed, why)
-        self._update(row, {"planned_through": through_us, "next_due_at": next_due_at})
+        values: dict[str, Any] = {"planned_through": through_us, "next_due_at": next_due_at}
+        self._update(row, values)
+        return row._replace(**values)
 
     def raise_generation(self, row: StoredSchedule, generation: int) -> None:
         """Record that a newer deploy has the schedule, too."""

@@ -4,14 +4,14 @@
 lead to the runs that have them through the primary key, newest first: what else is on record is not read.
 
 **Not promised.** Keys of runs that were recorded before their job declared them, or by a node of an older version. A
-run that repeats another one has the keys of that one.
+run that repeats another one has the keys of that one, unless it has parameters of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
@@ -68,11 +68,15 @@ def ids_with(
     *,
     before_id: int | None,
     limit: int,
+    jobs: Collection[str] | None = None,
     connection: LedgerConnection | None = None,
 ) -> list[int]:
-    """Return the ids of runs with this key, newest first. They may be of any job: read the runs within the scope."""
-    c = database.tables.operating["run_search"].c
+    """Return the ids of runs with this key, newest first; with `jobs`, of no others, so that they tell nothing."""
+    c, run = database.tables.operating["run_search"].c, database.tables.run.c
     query = select(c.run_id).where(c.name == name, c.value == fitted_text(text)).order_by(c.run_id.desc()).limit(limit)
+    if jobs is not None:
+        # Not by the index of jobs: the key leads to fewer runs.
+        query = query.where(run.id == c.run_id, func.coalesce(run.job, "").in_(sorted(jobs)))
     if before_id is not None:
         query = query.where(c.run_id < before_id)
     return (connection or database).read(lambda cursor: [row[0] for row in database.rows(cursor, query)])

@@ -133,19 +133,21 @@ def _skip_known(database: Database, cursor: Cursor, planned: Mapping[str, int]) 
     return len(behind)
 
 
-def skip_through(change: ScheduleChange, row: StoredSchedule, until_us: int, why: str = UNKNOWN) -> bool:
-    """Skip the due times of a schedule up to `until_us`; return False if this version cannot read the schedule."""
+def skip_through(
+    change: ScheduleChange, row: StoredSchedule, until_us: int, why: str = UNKNOWN
+) -> StoredSchedule | None:
+    """Skip the due times of a schedule up to `until_us`; return None if this version cannot read the schedule."""
     try:
-        change.skip_through(row, until_us, why)
+        return change.skip_through(row, until_us, why)
     except InvalidSchedule:
-        return False
-    return True
+        return None
 
 
-def every_schedule(database: Database, cursor: Cursor) -> list[StoredSchedule]:
-    """Lock and return the schedules that are planned, in the order of their ids."""
+def every_schedule(database: Database, cursor: Cursor, now_us: int) -> list[StoredSchedule]:
+    """Lock and return the schedules that are planned, or whose pause has ended by now, in the order of their ids."""
     c = database.tables.schedule.c
-    query = every_row(database).where(c.deleted_at.is_(None), c.paused_at.is_(None)).order_by(c.id)
+    is_planned = or_(c.paused_at.is_(None), c.paused_until <= now_us)
+    query = every_row(database).where(c.deleted_at.is_(None), is_planned).order_by(c.id)
     return [StoredSchedule(*row) for row in database.rows(cursor, query.with_for_update())]
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def lock(connection: sa.Connection, chain: Chain, *, database: str) -> None:
 
     The transaction has begun. On SQLite it has begun as the writer, which already excludes others.
     """
-    name = hashlib.sha256(f"{database}.{chain.place}".encode()).hexdigest()[:40]
+    name = _lock_name(chain, database)
     match connection.dialect.name:
         case "sqlite":
             pass
@@ -99,6 +100,21 @@ def lock(connection: sa.Connection, chain: Chain, *, database: str) -> None:
             _ensure_schema(connection, chain.schema)
         case _:
             _take_named_lock(connection, name)
+
+
+@contextmanager
+def lock_beside(connection: sa.Connection, chain: Chain, *, database: str) -> Iterator[bool]:
+    """On PostgreSQL, lock what is done to the tables of `chain` outside of transactions; yield False if others do it.
+
+    Enter and leave it under `lock`. It never waits: a build of an index would wait for those that wait for its end.
+    """
+    key = (int(_lock_name(chain, database)[15:30], 16),)
+    yield bool(connection.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", key).scalar())
+    connection.exec_driver_sql("SELECT pg_advisory_unlock(%s)", key)  # after an error, with the connection
+
+
+def _lock_name(chain: Chain, database: str) -> str:
+    return hashlib.sha256(f"{database}.{chain.place}".encode()).hexdigest()[:40]
 
 
 def _options(chain: Chain, done: list[str], guard: Guard | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class LedgerStateRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class SearchRecord(LedgerRecord):
-    """A search without an index that ended early: how many runs it looked through, up to which id, and its time."""
+    """A search that ended early, in its bounds: how many runs it looked through, up to which id, and its time."""
 
     looked_through: int
     looked_back_to: int

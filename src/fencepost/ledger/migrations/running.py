@@ -61,26 +61,33 @@ def take_steps(
     `what` and `command` are for the message to a user who may not create tables: what could not be created, and the
     command that has --sql.
     """
-    dialect, runtime = database.dialect, database.runtime
-    engine = sa.create_engine(
-        f"{_NAMES[dialect.name]}://", creator=lambda: dialect.dial(PATIENCE_S), poolclass=sa.NullPool
-    )
+    dialect, runtime, engine = database.dialect, database.runtime, engine_of(database)
     give_up_at = runtime.monotonic() + _RETRY_FOR_S
     with _translated(dialect, what, command):
         while True:
             try:
-                return _taken(engine, database, chains, may_contract)
-            except _Overtaken:
-                pass
+                return attempt(engine, database, chains, may_contract)
+            except Overtaken:
+                if runtime.monotonic() > give_up_at:
+                    raise StillLocked from None
             except sa.exc.DBAPIError as error:
                 if trouble_of(error.orig) not in _RETRIED or runtime.monotonic() > give_up_at:
                     raise
             runtime.sleep(_RETRY_EVERY_S)
 
 
-def _taken(
+def engine_of(database: Database) -> sa.Engine:
+    """Return what makes a new connection for each attempt, and closes it: with it, its locks end."""
+    dialect = database.dialect
+    return sa.create_engine(
+        f"{_NAMES[dialect.name]}://", creator=lambda: dialect.dial(PATIENCE_S), poolclass=sa.NullPool
+    )
+
+
+def attempt(
     engine: sa.Engine, database: Database, chains: tuple[Chain, ...], may_contract: MayContract | None
 ) -> tuple[str, ...]:
+    """Run the missing steps, or raise `Overtaken`, or the error of a lock that did not come: then try again."""
     done: list[str] = []
     with engine.connect() as connection:
         _begin(connection)
@@ -93,8 +100,8 @@ def _taken(
     return tuple(done)
 
 
-class _Overtaken(Exception):
-    """Another process has run steps while this one was outside of its transaction."""
+class Overtaken(Exception):
+    """Another process runs the steps outside of its transaction, or has done so while this one was outside of its."""
 
 
 def _lock(connection: sa.Connection, database: Database, chains: tuple[Chain, ...]) -> None:
@@ -107,15 +114,22 @@ def _lock(connection: sa.Connection, database: Database, chains: tuple[Chain, ..
 def _aside(
     connection: sa.Connection, database: Database, chain: Chain, locked: tuple[Chain, ...]
 ) -> Iterator[sa.Connection]:
-    """Leave the transaction, on PostgreSQL, and begin another one: none of the locks of a step lasts for longer."""
-    revision = running.revision_of(connection, chain)
-    connection.exec_driver_sql("COMMIT")
-    connection.exec_driver_sql(f"SET lock_timeout = '{_LOCK_TIMEOUT_MS}ms'")
-    yield connection
-    _begin(connection)
-    _lock(connection, database, locked)
+    """Leave the transaction, on PostgreSQL, and begin another one: none of the locks of a step lasts for longer.
+
+    Another process may run the steps meanwhile, but not be outside of its transaction, too: it would take the index
+    that is being built here for one that was left unfinished, and drop it, however complete it is by then.
+    """
+    with running.lock_beside(connection, chain, database=database.url.database) as is_ours:
+        if not is_ours:
+            raise Overtaken
+        revision = running.revision_of(connection, chain)
+        connection.exec_driver_sql("COMMIT")
+        connection.exec_driver_sql(f"SET lock_timeout = '{_LOCK_TIMEOUT_MS}ms'")
+        yield connection
+        _begin(connection)
+        _lock(connection, database, locked)
     if running.revision_of(connection, chain) != revision:
-        raise _Overtaken
+        raise Overtaken
 
 
 def _set_lock_timeout(connection: sa.Connection) -> None:

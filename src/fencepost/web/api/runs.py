@@ -122,8 +122,8 @@ def list_(
 ) -> ApiReply:
     """Show runs, newest first; with `after`, those after it, oldest first.
 
-    Where no index leads to what is asked for, the search is bounded: `search` says how far it came, and `next` goes on.
-    So a page may have few items, or none, and a next page all the same.
+    Where no index leads to all that is asked for, the search is bounded: `search` says how far it came, and `next`
+    goes on. So a page may have few items, or none, and a next page all the same.
     """
     found = call.ask.find_runs(
         job=job,
