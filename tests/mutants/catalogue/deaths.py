@@ -79,6 +79,8 @@ DEATHS = (
         Code("fencepost.engine.membership:Membership._stop_runs", "runner.lose()", "pass"),
         Code("fencepost.engine.membership:Membership._stop_runs", "suspended += runner.suspend()", "pass"),
         Code("fencepost.engine.trust:NodeTrust.is_trusted", "now < self.until", "True"),
+        tests="tests/engine/test_suspension.py::"
+        "test_session_that_the_store_says_is_gone_is_lost_at_once[thread-postgresql]",
     ),
     mutant(
         "suspended runs resumed unasked",
