@@ -154,6 +154,7 @@ PAUSE = {
     "paused_until": "instant or null",
     "reason": "text or null",
     "ignored_by": "list of text",
+    "version": "text",
 }
 RESUMED = {"queue": "text or null", "was_paused": "boolean", "left": "list of PauseRecord"}
 LOCK = {

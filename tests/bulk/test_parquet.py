@@ -147,7 +147,7 @@ def test_a_file_that_was_written_anew_is_refused_in_the_middle_of_it(tmp_path: P
 def test_without_the_extra_the_declaration_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     assert importlib.util.find_spec("pyarrow") is not None
-    with pytest.raises(MissingExtra, match=r"pip install 'fencepost\[parquet\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install './fencepost\[parquet\]'"):
         parquet("orders.parquet")
 
 

@@ -48,7 +48,7 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
         raise ModuleNotFoundError("No module named 'kazoo'", name="kazoo")
 
     monkeypatch.setattr(schemes.importlib, "import_module", missing)
-    with pytest.raises(MissingExtra, match=r"needs the package 'kazoo': pip install 'fencepost\[zookeeper\]'"):
+    with pytest.raises(MissingExtra, match=r"needs the package 'kazoo': pip install './fencepost\[zookeeper\]'"):
         store_from_url("zookeeper://h", ThreadedRuntime())
 
 

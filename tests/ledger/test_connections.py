@@ -264,7 +264,7 @@ class TestUrls:
             raise ModuleNotFoundError("No module named 'pymysql'", name="pymysql")
 
         monkeypatch.setattr(dialects.importlib, "import_module", missing)
-        with pytest.raises(MissingExtra, match=r"needs the package 'pymysql': pip install 'fencepost\[mysql\]'"):
+        with pytest.raises(MissingExtra, match=r"needs the package 'pymysql': pip install './fencepost\[mysql\]'"):
             open_ledger("mysql://h/d", RUNTIME)
 
     def test_no_secret_is_shown(self, postgres: Postgres, opened: Opened) -> None:

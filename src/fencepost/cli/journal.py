@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.app.records.concerns import details_of
 from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import Json, LedgerUrlOption, Tz, front, since_when
@@ -63,6 +62,8 @@ def journal(
 
 
 def _cells(entry: JournalRecord) -> tuple[str, ...]:
+    from fencepost.app.records.concerns import details_of  # noqa: PLC0415 - it loads the ledger
+
     return (
         str(entry.id),
         to_the_second(entry.at),
