@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import delete, insert, select, update
 
+from fencepost.core.policy import Reason
 from fencepost.core.rights import ALL_JOBS, Role
 from fencepost.errors import LastAdmin, NoSuchAccount
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 
 USER, TOKEN = "user:", "token:"
+_OPTIONAL = Reason.OPTIONAL.value  # any other word, of a newer version, wants a reason
 
 
 class Account(NamedTuple):
@@ -42,6 +44,15 @@ class Permission(NamedTuple):
     role: str
     given_at: int
     given_by: str
+
+
+class RoleReasons(NamedTuple):
+    """Whether those who act in a role have to say why: ``always``, or ``optional``. `set_at` is None if never set."""
+
+    role: str
+    reasons: str
+    set_at: int | None = None
+    set_by: str | None = None
 
 
 def accounts(database: Database) -> list[Account]:
@@ -136,6 +147,28 @@ def permissions(database: Database, *, principal: str | None = None) -> list[Per
     query = select(*(c[name] for name in Permission._fields)).order_by(c.principal, c.job)
     wanted = query if principal is None else query.where(c.principal == principal)
     return database.read(lambda cursor: [Permission(*row) for row in database.rows(cursor, wanted)])
+
+
+def role_reasons(database: Database) -> list[RoleReasons]:
+    """Return for each role that acts whether it has to say why, the lower role first."""
+    c = database.tables.operating["role"].c
+    query = select(*(c[name] for name in RoleReasons._fields))
+    found = database.read(lambda cursor: [RoleReasons(*row) for row in database.rows(cursor, query)])
+    known = {each.role: each for each in found}
+    return [known.get(role.value, RoleReasons(role.value, _OPTIONAL)) for role in Role if role is not Role.VIEWER]
+
+
+def roles_that_say_why(database: Database) -> frozenset[Role]:
+    """Return the roles that have to give a reason for every act."""
+    return frozenset(Role(each.role) for each in role_reasons(database) if each.reasons != _OPTIONAL)
+
+
+def set_role_reasons(database: Database, cursor: Cursor, role: Role, reasons: str, by: str) -> None:
+    """Store whether a role has to give a reason for every act."""
+    table = database.tables.operating["role"]
+    values = {"reasons": reasons, "set_at": database.dialect.now(), "set_by": by}
+    if not database.change(cursor, update(table).where(table.c.role == role.value).values(values)):
+        database.change(cursor, insert(table).values({"role": role.value, **values}).inline())  # somebody deleted it
 
 
 def move_permissions(database: Database, cursor: Cursor, old: str, new: str) -> int:

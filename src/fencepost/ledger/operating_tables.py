@@ -35,6 +35,15 @@ def permission() -> Columns:
     )
 
 
+def role() -> Columns:
+    return (
+        Column("role", key(10), primary_key=True),
+        Column("reasons", String(10), nullable=False),
+        Column("set_at", number()),
+        Column("set_by", text()),
+    )
+
+
 def login() -> Columns:
     return (
         Column("secret_hash", key(64), primary_key=True),
@@ -152,6 +161,7 @@ def pause() -> Columns:
 OPERATING = {
     "account": account,
     "permission": permission,
+    "role": role,
     "login": login,
     "api_token": api_token,
     "answer": answer,
