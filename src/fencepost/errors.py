@@ -40,6 +40,7 @@
     ├── LedgerHeld                the ledger was restored or copied, and an operator has to decide how to go on
     ├── LedgerUnavailable         the outcome is unknown: no reply from the ledger's database, or a broken one
     ├── NotAllowed                the person or API token does not have the role that this needs
+    │   ├── ReasonRequired        the role of the person or API token has to give a reason for every act
     │   └── LastAdmin             the last admin would lose the role: nobody could change permissions any more
     ├── NotAuthenticated          no valid login or API token
     │   └── TooManyTries          too many wrong passwords; none is compared for a while
@@ -356,6 +357,10 @@ class TooManyTries(NotAuthenticated):
     def __init__(self, retry_in_s: float) -> None:
         super().__init__(f"too many wrong passwords: try again in {max(1, round(retry_in_s))} s")
         self.retry_in_s = retry_in_s
+
+
+class ReasonRequired(NotAllowed):
+    """The role of the person or API token has to give a reason for every act, and there is none; nothing was done."""
 
 
 class LastAdmin(NotAllowed):

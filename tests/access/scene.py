@@ -55,6 +55,7 @@ CASES: dict[str, Call] = {
         a.once(KeyedRequest("k", f"POST /{t.run}", "h"), KeyedAct(HumanAct.CANCEL, lambda: a.cancel(t.run), str)).text
     ),
     "may": lambda a, t: a.may(HumanAct.LOOK, t.job),
+    "must_say": lambda a, t: a.must_say(HumanAct.TRIGGER, t.job),
     "now": lambda a, _: a.now().year > 2000,
     "held_because": lambda a, _: a.held_because(),
     "why": lambda a, t: (a.why(t.job), a.why(t.schedule, PAST)),
@@ -149,6 +150,8 @@ CASES: dict[str, Call] = {
     "access.permissions": lambda a, _: a.access.permissions(),
     "access.give": lambda a, _: a.access.give("host:ann", "admin"),
     "access.take": lambda a, _: a.access.take("host:ann"),
+    "access.role_reasons": lambda a, _: a.access.role_reasons(),
+    "access.set_role_reasons": lambda a, _: a.access.set_role_reasons("operator", "optional"),
     "access.api_tokens": lambda a, _: a.access.api_tokens(),
     "access.add_api_token": lambda a, _: a.access.add_api_token("ci", "viewer", expires_in="1d").name,
     "access.revoke_api_token": lambda a, _: a.access.revoke_api_token("none"),

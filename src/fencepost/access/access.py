@@ -13,16 +13,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from fencepost.access import identity, passwords
 from fencepost.core.duration import Duration, seconds
 from fencepost.core.identity import job_name
 from fencepost.core.rights import ALL_JOBS, Caller, HumanAct, Role, Scope
 from fencepost.core.tick import instant, spelled_us
+from fencepost.core.words import ReasonWord
 from fencepost.errors import InvalidName, InvalidParameters, NoSuchAccount, NotAllowed
 from fencepost.ledger import accounts, auditing, logins
-from fencepost.ledger.accounts import Account, Permission
+from fencepost.ledger.accounts import Account, Permission, RoleReasons
 from fencepost.ledger.auditing import AuditAct
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.jobs import jobs as known_jobs
@@ -166,6 +167,22 @@ class Access:
         detail = {"jobs": None if jobs is None else _shown(jobs)}
         return self._change(work, what="permission", of=principal, reason=reason, as_="taken", detail=detail)
 
+    def role_reasons(self) -> list[RoleReasons]:
+        """Return of which roles a reason is wanted for every act, with those of which none is wanted."""
+        self._require()
+        return accounts.role_reasons(self._ledger)
+
+    def set_role_reasons(self, role: str, reasons: str, *, reason: str | None = None) -> None:
+        """Want a reason for every act of those who act in a role (``always``), or no longer want one (``optional``)."""
+        self._require()
+        what, by = role_named(role), self._scope.caller.name
+        if not what.includes(Role.OPERATOR):
+            raise InvalidParameters("a viewer only looks, which needs no reason: say operator or admin")
+        if reasons not in get_args(ReasonWord):
+            raise InvalidParameters(f"{reasons!r} is not known; there are {', '.join(get_args(ReasonWord))}")
+        work = self._call(accounts.set_role_reasons, what, reasons, by)
+        self._change(work, what="reasons", of=what.value, reason=reason, as_=reasons)
+
     def jobs_not_on_record(self, names: Sequence[str]) -> list[str]:
         """Return which of these jobs no node has registered, in their order."""
         self._require()
@@ -262,6 +279,7 @@ class Access:
         detail: Mapping[str, Any] | None = None,
     ) -> T:
         self._require()
+        self._scope.require(HumanAct.CHANGE_ACCESS)  # also whether it wants a reason
 
         def audited(cursor: Cursor) -> T:
             result = work(cursor)

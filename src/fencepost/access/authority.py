@@ -38,16 +38,19 @@ class Authority:
                 self._refusals.record(self.identity.caller, act, error, asked)
             raise
 
-    def acts(self, act: HumanAct, call: Callable[[Operations], T], **asked: Any) -> T:
+    def acts(self, act: HumanAct, reason: str | None, call: Callable[[Operations], T], **asked: Any) -> T:
         """Do something, within what the caller may do now. `asked` is what the request names, for the record."""
-        return self.does(act, lambda scope: call(self._operations.within(scope)), **asked)
+        return self.does(act, reason, lambda scope: call(self._operations.within(scope)), **asked)
 
-    def does(self, act: HumanAct, call: Callable[[Scope], T], **asked: Any) -> T:
+    def does(self, act: HumanAct, reason: str | None, call: Callable[[Scope], T], **asked: Any) -> T:
         """Do something under the caller's scope, and record it if it was refused.
+
+        Without a reason, the scope refuses what the caller's role may not do without one: where the right to act is
+        checked, and not before, so that what may not be seen is answered like what does not exist.
 
         What does not exist is recorded like what may not be seen: neither the answer nor the time shows which it was.
         """
-        scope = self.identity.scope(is_fresh=True)
+        scope = self.identity.scope(is_fresh=True).saying(reason)
         try:
             return call(scope)
         except (NotAllowed, NotInLedger) as error:

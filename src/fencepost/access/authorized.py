@@ -42,7 +42,7 @@ from fencepost.app.records import (
 )
 from fencepost.app.searching import RunSearch
 from fencepost.core.duration import Duration
-from fencepost.core.rights import Caller, HumanAct
+from fencepost.core.rights import ALL_JOBS, Caller, HumanAct
 from fencepost.engine.backfilling import Backfilled
 from fencepost.ledger.recording import Enqueued
 from fencepost.ledger.removing import Forgotten
@@ -80,8 +80,10 @@ class Authorized:
 
     @property
     def scope_key(self) -> frozenset[tuple[str, str]]:
-        """What those have in common who may see and do the same: pairs of a job and a role."""
-        return frozenset((job, role.value) for job, role in self._authority.identity.scope().roles.items())
+        """What those have in common who may see and do the same, and must say why: pairs of a job and a role."""
+        scope = self._authority.identity.scope()
+        wanted = {(ALL_JOBS, f"reasons of {role}") for role in scope.reasons_of}
+        return frozenset((job, role.value) for job, role in scope.roles.items()) | wanted
 
     def check(self) -> None:
         """Raise `NotAuthenticated` if the login or API token has ended. Streams call it now and then."""
@@ -90,6 +92,10 @@ class Authorized:
     def may(self, act: HumanAct, job: str | None = None) -> bool:
         """Return whether the caller may do this, on `job` where it concerns one: for what a page offers."""
         return self._authority.identity.scope().may(act, job)
+
+    def must_say(self, act: HumanAct, job: str | None = None) -> bool:
+        """Return whether the caller's role has to give a reason for this: for what a page marks as required."""
+        return self._authority.identity.scope().must_say(act, job)
 
     def once(self, request: KeyedRequest, act: KeyedAct[Any]) -> Told:
         """Do an act of this caller's, unless the same request was answered before: see `fencepost.access.repeating`.
@@ -264,6 +270,7 @@ class Authorized:
         """Ask for a run: see `Operations.trigger`."""
         return self._authority.acts(
             HumanAct.TRIGGER,
+            reason,
             lambda ops: ops.trigger(
                 job, params, by=CALLER, reason=reason, at=at, delay=delay, key=key, priority=priority, again=again
             ),
@@ -286,6 +293,7 @@ class Authorized:
         """Ask for one run per due time from `first` to `last`, both included: see `Operations.backfill`."""
         return self._authority.acts(
             HumanAct.BACKFILL,
+            reason,
             lambda ops: ops.backfill(
                 job,
                 first,
@@ -304,7 +312,7 @@ class Authorized:
     def cancel(self, run_id: int, *, reason: str | None = None, expect: str | None = None) -> Cancelled:
         """Cancel a run that has not started, or have it stopped. `expect`: see `Operations.cancel`."""
         return self._authority.acts(
-            HumanAct.CANCEL, lambda ops: ops.cancel(run_id, by=CALLER, reason=reason, expect=expect), run=run_id
+            HumanAct.CANCEL, reason, lambda ops: ops.cancel(run_id, by=CALLER, reason=reason, expect=expect), run=run_id
         )
 
     def retry(
@@ -319,6 +327,7 @@ class Authorized:
         """Make a new run of one that has ended, with the same window and parameters, or `params`; return its id."""
         return self._authority.acts(
             HumanAct.RETRY,
+            reason,
             lambda ops: ops.retry(run_id, by=CALLER, reason=reason, again=again, params=params, expect=expect),
             run=run_id,
         )
@@ -326,7 +335,10 @@ class Authorized:
     def release(self, run_id: int, *, reason: str | None = None, expect: str | None = None) -> None:
         """Let a run go on that waits for a person."""
         return self._authority.acts(
-            HumanAct.RELEASE_RUN, lambda ops: ops.release(run_id, by=CALLER, reason=reason, expect=expect), run=run_id
+            HumanAct.RELEASE_RUN,
+            reason,
+            lambda ops: ops.release(run_id, by=CALLER, reason=reason, expect=expect),
+            run=run_id,
         )
 
     def reprocess(
@@ -342,6 +354,7 @@ class Authorized:
         """Repeat up to `limit` runs that were given up, of the jobs that the caller may operate, each once."""
         return self._authority.acts(
             HumanAct.REPROCESS,
+            reason,
             lambda ops: ops.reprocess(
                 by=CALLER, reason=reason, job=job, since=since, until=until, after_id=after_id, limit=limit
             ),
@@ -351,17 +364,21 @@ class Authorized:
     def drain_node(self, node: str, *, reason: str | None = None) -> NodeRecord:
         """Ask a living node to claim nothing more, to finish its runs, and to leave: see `Operations.drain_node`."""
         return self._authority.acts(
-            HumanAct.DRAIN_NODE, lambda ops: ops.drain_node(node, by=CALLER, reason=reason), node=node
+            HumanAct.DRAIN_NODE, reason, lambda ops: ops.drain_node(node, by=CALLER, reason=reason), node=node
         )
 
     def rename_job(self, old: str, new: str, *, reason: str | None = None) -> RenamedJobRecord:
         """Give a job another name for good. For one with effects in other databases, use the command line."""
         return self._authority.acts(
-            HumanAct.RENAME_JOB, lambda ops: ops.rename_job(old, new, by=CALLER, reason=reason), job=old, new=new
+            HumanAct.RENAME_JOB,
+            reason,
+            lambda ops: ops.rename_job(old, new, by=CALLER, reason=reason),
+            job=old,
+            new=new,
         )
 
     def forget_job(self, name: str, *, reason: str | None = None) -> Forgotten:
         """Forget a job that no living node has: delete its schedules, cancel its runs that have not ended."""
         return self._authority.acts(
-            HumanAct.FORGET_JOB, lambda ops: ops.forget_job(name, by=CALLER, reason=reason), job=name
+            HumanAct.FORGET_JOB, reason, lambda ops: ops.forget_job(name, by=CALLER, reason=reason), job=name
         )

@@ -34,6 +34,7 @@ class AuthorizedConcerns:
         """Say that the caller knows of something that `list` shows: see `Concerns.acknowledge`."""
         return self._authority.acts(
             HumanAct.ACKNOWLEDGE,
+            note,  # it is the reason
             lambda ops: ops.concerns.acknowledge(what, id, by=CALLER, note=note, until=until, duration=duration),
             what=what,
             id=id,
@@ -43,6 +44,7 @@ class AuthorizedConcerns:
         """Withdraw an acknowledgement, of whoever it is."""
         return self._authority.acts(
             HumanAct.ACKNOWLEDGE,
+            reason,
             lambda ops: ops.concerns.unacknowledge(what, id, by=CALLER, reason=reason),
             what=what,
             id=id,

@@ -52,6 +52,7 @@ class AuthorizedLetters:
         """Have letters processed again, in a run of its own; None if there is nothing to replay."""
         return self._authority.acts(
             HumanAct.REPLAY_LETTERS,
+            reason,
             lambda ops: ops.letters.replay(job, ids, by=CALLER, reason=reason, all_new=all_new, step=step, again=again),
             job=job,
         )
@@ -60,6 +61,7 @@ class AuthorizedLetters:
         """Mark letters as dropped; they stay on record. Return how many were."""
         return self._authority.acts(
             HumanAct.DROP_LETTERS,
+            reason,
             lambda ops: ops.letters.drop(job, ids, by=CALLER, reason=reason, all_new=all_new, step=step),
             job=job,
         )
@@ -93,13 +95,13 @@ class AuthorizedBulk:
     def again(self, run_id: int, *, reason: str) -> BulkAgainRecord:
         """Do once more what is complete, from the beginning."""
         return self._authority.acts(
-            HumanAct.REPEAT_BULK, lambda ops: ops.bulk.again(run_id, by=CALLER, reason=reason), run=run_id
+            HumanAct.REPEAT_BULK, reason, lambda ops: ops.bulk.again(run_id, by=CALLER, reason=reason), run=run_id
         )
 
     def forget(self, run_id: int, *, reason: str) -> BulkForgottenRecord:
         """Forget how far an unfinished job is, so that its next run begins anew."""
         return self._authority.acts(
-            HumanAct.FORGET_BULK, lambda ops: ops.bulk.forget(run_id, by=CALLER, reason=reason), run=run_id
+            HumanAct.FORGET_BULK, reason, lambda ops: ops.bulk.forget(run_id, by=CALLER, reason=reason), run=run_id
         )
 
 
@@ -142,6 +144,7 @@ class AuthorizedAudit:
         """Remove the entries from before a time; return how many."""
         return self._authority.acts(
             HumanAct.PRUNE_AUDIT,
+            reason,
             lambda ops: ops.audit.prune(before=before, by=CALLER, reason=reason),
             before=str(before),
         )
@@ -164,6 +167,7 @@ class AuthorizedRestored:
         """Accept it as the same ledger, in place of one that is gone."""
         return self._authority.acts(
             HumanAct.ACCEPT_LEDGER,
+            reason,
             lambda ops: ops.restored.accept(
                 by=CALLER, reason=reason, pending=pending, id_gap=id_gap, unnoticed=unnoticed
             ),
@@ -172,5 +176,7 @@ class AuthorizedRestored:
     def as_copy(self, *, reason: str, unnoticed: bool = False) -> DecisionRecord:
         """Accept it as a copy with an identity of its own, while the original goes on elsewhere."""
         return self._authority.acts(
-            HumanAct.ACCEPT_LEDGER, lambda ops: ops.restored.as_copy(by=CALLER, reason=reason, unnoticed=unnoticed)
+            HumanAct.ACCEPT_LEDGER,
+            reason,
+            lambda ops: ops.restored.as_copy(by=CALLER, reason=reason, unnoticed=unnoticed),
         )

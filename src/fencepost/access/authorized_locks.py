@@ -47,6 +47,7 @@ class AuthorizedLocks:
         """Take a lock away from its holder; with `token`, only from the one that has it."""
         return self._authority.acts(
             HumanAct.RELEASE_LOCK,
+            reason,
             lambda ops: ops.locks.release(name, by=CALLER, reason=reason, token=token, store=store),
             lock=name,
         )
@@ -55,6 +56,7 @@ class AuthorizedLocks:
         """Bring back the token of a free lock that a wrong clock has put more than a day ahead."""
         return self._authority.acts(
             HumanAct.RELEASE_LOCK,
+            reason,
             lambda ops: ops.locks.reset(name, by=CALLER, reason=reason, store=store),
             lock=name,
         )

@@ -34,6 +34,7 @@ class AuthorizedPauses:
         """Let no node claim runs of this queue, or of any if it is None. Needs the role of admin for all jobs."""
         return self._authority.acts(
             HumanAct.PAUSE_ALL,
+            reason,
             lambda ops: ops.pauses.pause(
                 queue, by=CALLER, reason=reason, until=until, duration=duration, expect=expect
             ),
@@ -44,6 +45,7 @@ class AuthorizedPauses:
         """End the pause of a queue, or that of everything. Needs the role of admin for all jobs."""
         return self._authority.acts(
             HumanAct.RESUME_ALL,
+            reason,
             lambda ops: ops.pauses.resume(queue, by=CALLER, reason=reason, expect=expect),
             queue=queue,
         )

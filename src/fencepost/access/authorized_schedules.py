@@ -46,6 +46,7 @@ class AuthorizedSchedules:
         """Make a schedule, or change the one of this id; it is planned from now on. `expect`: see `Schedules.put`."""
         return self._authority.acts(
             HumanAct.PUT_SCHEDULE,
+            reason,
             lambda ops: ops.schedules.put(
                 id, job, schedule, params=params, reason=reason, expect=expect, is_new=is_new
             ),
@@ -65,6 +66,7 @@ class AuthorizedSchedules:
         """Plan nothing more until `resume`, or until the pause ends by itself: see `Schedules.pause`."""
         return self._authority.acts(
             HumanAct.PAUSE_SCHEDULE,
+            reason,
             lambda ops: ops.schedules.pause(
                 id, by=CALLER, reason=reason, until=until, duration=duration, expect=expect
             ),
@@ -75,6 +77,7 @@ class AuthorizedSchedules:
         """Plan again from now on; what was passed over is on record as skipped."""
         return self._authority.acts(
             HumanAct.RESUME_SCHEDULE,
+            reason,
             lambda ops: ops.schedules.resume(id, by=CALLER, reason=reason, expect=expect),
             schedule=id,
         )
@@ -85,6 +88,7 @@ class AuthorizedSchedules:
         """Delete a schedule that was made at run time; `even_of_code` also one of a job that no living node has."""
         return self._authority.acts(
             HumanAct.DELETE_SCHEDULE,
+            reason,
             lambda ops: ops.schedules.delete(id, reason=reason, even_of_code=even_of_code, expect=expect),
             schedule=id,
         )

@@ -23,6 +23,7 @@ and is seen when these minutes are over.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -76,7 +77,7 @@ class Recent:
                 raise
             scope = scope_of(self.ledger, known, Caller(known.principal, known.how))
             self._keep(key, (now, known, scope))
-        return known, Scope(caller(known), scope.roles)
+        return known, replace(scope, caller=caller(known))
 
     def confirm(self, rights: str, now_us: int, *, sent_at: float) -> None:
         """Note that the rights had this mark at some time since `sent_at`, when the ledger's time was `now_us`."""
@@ -154,4 +155,6 @@ def scope_of(ledger: Ledger, known: Known, caller: Caller) -> Scope:
         # Compared again: some databases take a text with spaces behind it for the same.
         given = [(each.job, each.role) for each in found if each.principal == known.principal]
         scope = permissions_of(caller, given)
-    return scope.with_parts(jobs.parents(ledger)) if scope.roles else scope
+    if not scope.roles:
+        return scope
+    return replace(scope.with_parts(jobs.parents(ledger)), reasons_of=accounts.roles_that_say_why(ledger))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.access.access import NewApiToken
 from fencepost.engine.backfilling import Backfilled
-from fencepost.ledger.accounts import Account, Permission
+from fencepost.ledger.accounts import Account, Permission, RoleReasons
 from fencepost.ledger.logins import ApiToken, Login
 from fencepost.ledger.recording import Enqueued
 from fencepost.ledger.removing import Forgotten
@@ -21,4 +21,5 @@ __all__ = [
     "NewApiToken",
     "Permission",
     "Retried",
+    "RoleReasons",
 ]

@@ -79,8 +79,9 @@ class BulkInstances:
         Effects that have landed stay, and land a second time; use this for jobs where that is allowed. The earlier
         checkpoints stay as well: the new run has its own.
         """
-        who, why, found = actor(self._scope, by), reason_given(reason), self._instance(run_id)
+        found = self._instance(run_id)
         self._scope.require(HumanAct.REPEAT_BULK, found.row.job)
+        who, why = actor(self._scope, by), reason_given(reason)
         self._refuse_live(found)
         if completed_by(found.steps) is None:
             raise ConfigurationError(
@@ -102,8 +103,9 @@ class BulkInstances:
 
         Effects that have landed stay, and the next run reads all of the input again.
         """
-        who, why, found = actor(self._scope, by), reason_given(reason), self._instance(run_id)
+        found = self._instance(run_id)
         self._scope.require(HumanAct.FORGET_BULK, found.row.job)
+        who, why = actor(self._scope, by), reason_given(reason)
         self._refuse_live(found)
         if (done_by := completed_by(found.steps)) is not None:
             raise ConfigurationError(

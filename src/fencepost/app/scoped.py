@@ -66,6 +66,9 @@ def jobs_to_repeat(scope: Scope, job: str | None) -> frozenset[str] | None:
     allowed = scope.jobs_for(HumanAct.REPROCESS)
     if allowed is not None and not allowed:
         scope.require(HumanAct.REPROCESS)
+    for each in scope.roles if job is None else ():  # any of them may be repeated, and its role may have to say why
+        if scope.may(HumanAct.REPROCESS, each):
+            scope.require(HumanAct.REPROCESS, each or None)
     return allowed
 
 

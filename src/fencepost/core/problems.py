@@ -39,6 +39,7 @@ PROBLEMS: tuple[ProblemKind, ...] = (
     ProblemKind(errors.TooManyTries, 429, "too-many-tries", "Too many tries"),
     ProblemKind(errors.NotAuthenticated, 401, "not-authenticated", "It is not known who asks"),
     ProblemKind(errors.LastAdmin, 409, "last-admin", "The last admin"),
+    ProblemKind(errors.ReasonRequired, 422, "reason-required", "A reason is wanted"),
     ProblemKind(errors.NotAllowed, 403, "not-allowed", "Not allowed"),
     ProblemKind(errors.NoSuchRun, 404, "no-such-run", "Not on record"),
     ProblemKind(errors.NoSuchJob, 404, "no-such-job", "Not on record"),

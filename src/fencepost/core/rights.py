@@ -9,6 +9,8 @@
 A permission is a role and an exact job name, or all jobs. Names are compared whole: ``settle`` says nothing about
 ``settle-eu``. The parts of a bulk job belong to it because the job declares them, never because of their names.
 
+An administrator can want a reason of a role: then those who act in it have to say why, for every act.
+
 **Promises.** A `Scope` answers every question of rights. An act that is not in `NEEDS` is never allowed.
 """
 
@@ -19,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from fencepost.core.audit import PRUNED
-from fencepost.errors import NotAllowed
+from fencepost.errors import NotAllowed, ReasonRequired
 
 ALL_JOBS = ""
 """What stands for all jobs in a permission. No job can have this name."""
@@ -120,6 +122,9 @@ WITHOUT_JOB = frozenset(
 )
 """Acts that concern no single job: the role has to be given for all jobs. Renaming concerns two names."""
 
+LOOKS = frozenset({HumanAct.LOOK, HumanAct.EXPORT, HumanAct.READ_AUDIT})
+"""What changes nothing: nobody has to say why."""
+
 ANOTHER_JOB = "another job"
 """What stands for the name of a job outside of a scope."""
 
@@ -136,11 +141,16 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A caller, and the role that it has for each job."""
+    """A caller, and the role that it has for each job.
+
+    Those who act in a role of `reasons_of` have to say why, for every act. `is_silent`: no reason was given.
+    """
 
     caller: Caller
     roles: Mapping[str, Role] = field(default_factory=dict)
     is_direct: bool = False  # made by `direct`: the name of the person is the one given with each act
+    reasons_of: frozenset[Role] = frozenset()
+    is_silent: bool = False
 
     @staticmethod
     def direct(name: str = "direct") -> Scope:
@@ -170,12 +180,31 @@ class Scope:
         """Return the name of a job as the caller may read it."""
         return job if self.sees(job) else ANOTHER_JOB
 
+    def must_say(self, act: HumanAct, job: str | None = None) -> bool:
+        """Whether the caller's role for this has to give a reason. Of several roles the highest counts."""
+        return act not in LOOKS and self.role_on(None if act in WITHOUT_JOB else job) in self.reasons_of
+
+    def saying(self, reason: str | None) -> Scope:
+        """Return this scope for one act, for which this reason was given."""
+        return replace(self, is_silent=not (reason or "").strip())
+
     def require(self, act: HumanAct, job: str | None = None) -> None:
-        """Raise `NotAllowed`, naming the role that is missing, unless `act` is allowed. Check first that it is seen."""
+        """Raise `NotAllowed`, naming the role that is missing, unless `act` is allowed. Check first that it is seen.
+
+        Raise `ReasonRequired` if it is allowed with a reason only, and none was given.
+        """
         if not self.may(act, job):
             where = "all jobs" if act in WITHOUT_JOB or job is None else f"job {job!r}"
             raise NotAllowed(
                 f"{self.caller.name} may not do this ({act}): it needs the role {NEEDS[act]} for {where}",
+                act=act,
+                job=job,
+            )
+        if self.is_silent and self.must_say(act, job):
+            role = self.role_on(None if act in WITHOUT_JOB else job)
+            raise ReasonRequired(
+                f"{self.caller.name} does this ({act}) in the role {role}, which has to give a reason for every act: "
+                "say why; nothing was done",
                 act=act,
                 job=job,
             )

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from fencepost.access import Authentication, HostPrincipal
 from fencepost.access.identity import PROXY
 from fencepost.access.refusals import LOG_IN, Unknown
-from fencepost.core.rights import HumanAct, Role, Scope
+from fencepost.core.rights import HumanAct, permissions_of
 from fencepost.errors import FencepostError, InvalidSetting, NotAllowed, NotAuthenticated
 from fencepost.web.cookies import login_secret
 from fencepost.web.headers import cookies_of
@@ -123,8 +123,7 @@ class Visitor:
 
     def may_somewhere(self, act: HumanAct) -> bool:
         """Whether the caller has this right for any job at all."""
-        roles = {job: Role(role) for job, role in self.authorized.scope_key}
-        allowed = Scope(self.authorized.caller, roles).jobs_for(act)
+        allowed = permissions_of(self.authorized.caller, self.authorized.scope_key).jobs_for(act)
         return allowed is None or bool(allowed)
 
     def may_do(self, act: str) -> bool:
@@ -134,6 +133,10 @@ class Visitor:
     def may_on(self, act: str, job: str) -> bool:
         """Whether the caller has this right for a job: for what a page offers. What is done is checked below."""
         return self.authorized.may(HumanAct(act), job)
+
+    def must_say(self, act: str, job: str | None = None) -> bool:
+        """Whether the caller's role has to give a reason for this: the field is marked then."""
+        return self.authorized.must_say(HumanAct(act), job)
 
     def is_still_in(self) -> bool:
         """Whether the login or API token is still valid, and still lets one look."""
