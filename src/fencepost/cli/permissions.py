@@ -13,7 +13,7 @@ from fencepost.cli.output import answer, at, counted, draw_rows, print_json
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from fencepost.ledger.accounts import Permission
+    from fencepost.ledger.accounts import Permission, RoleReasons
 
 app = typer.Typer(
     help="Who may do what: roles on jobs.\n\nExample: fencepost permissions give user:ann operator --job settle",
@@ -96,6 +96,44 @@ def list_permissions(
     return Exit.OK
 
 
+@app.command()
+def reasons(
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="operator or admin.", show_default=False)] = "",
+    wanted: Annotated[
+        str,
+        typer.Argument(metavar="WANTED", help="always: for every act; optional: no longer.", show_default=False),
+    ] = "",
+    *,
+    by: By = "",
+    reason: Reason = "",
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
+    """Want a reason for every act of those who act in a role; without arguments, show of which roles one is wanted.
+
+    It holds for pages, REST and fencepost --server, at once. Who reaches the database itself is not bounded by it.
+
+    Example: fencepost permissions reasons operator always --reason 'the auditors ask for it'
+    """
+    if bool(role) != bool(wanted):
+        raise ConfigurationError("give a role and always or optional, or neither to see what is wanted")
+    with access(ledger, by) as change:
+        if not role:
+            return _show_reasons(change.role_reasons(), as_json=as_json)
+        change.set_role_reasons(role, wanted, reason=reason or None)
+    must = "has to give a reason" if wanted == "always" else "needs no reason"
+    return answer({"role": role, "reasons": wanted}, f"the role {role} {must} for every act", as_json=as_json)
+
+
+def _show_reasons(found: list[RoleReasons], *, as_json: bool) -> int:
+    if as_json:
+        print_json([each._asdict() | {"set_at": at(each.set_at)} for each in found])
+    else:
+        rows = [(each.role, each.reasons, _second(each.set_at), each.set_by or "") for each in found]
+        draw_rows(("role", "reasons", "set", "by"), rows)
+    return Exit.OK
+
+
 def _document(permission: Permission) -> dict[str, Any]:
     return {
         "principal": permission.principal,
@@ -107,5 +145,9 @@ def _document(permission: Permission) -> dict[str, Any]:
 
 
 def _cells(permission: Permission) -> tuple[str, ...]:
-    given = (at(permission.given_at) or "")[:19].replace("T", " ")
+    given = _second(permission.given_at)
     return (permission.principal, permission.role, permission.job or "all jobs", given, permission.given_by)
+
+
+def _second(us: int | None) -> str:
+    return (at(us) or "")[:19].replace("T", " ")

@@ -133,6 +133,16 @@ class PermissionRecord(LedgerRecord):
 
 
 @dataclass(frozen=True, slots=True)
+class RoleRecord(LedgerRecord):
+    """Whether those who act in a role have to give a reason for every act: ``always``, or ``optional``."""
+
+    role: str
+    reasons: str
+    set_at: datetime | None
+    set_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ApiTokenRecord(LedgerRecord):
     """An API token, without its secret."""
 

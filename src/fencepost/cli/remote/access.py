@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from fencepost.access.access import NewApiToken
 from fencepost.access.authorized_access import HIDDEN
 from fencepost.app.records import JobRecord
-from fencepost.app.records.results import AccountRecord, ApiTokenRecord, NewApiTokenRecord, PermissionRecord
+from fencepost.app.records.results import AccountRecord, ApiTokenRecord, NewApiTokenRecord, PermissionRecord, RoleRecord
 from fencepost.app.records.shapes import read_record
 from fencepost.cli.remote.connection import ServerConnection, part
 from fencepost.cli.remote.subjects import pages, records
 from fencepost.core.rights import ALL_JOBS
 from fencepost.core.tick import microseconds
 from fencepost.errors import ConfigurationError
-from fencepost.ledger.accounts import Account, Permission
+from fencepost.ledger.accounts import Account, Permission, RoleReasons
 from fencepost.ledger.logins import ApiToken
 
 if TYPE_CHECKING:
@@ -93,6 +93,15 @@ class RemoteAccess:
         """Take roles away; return how many there were."""
         body = {"principal": principal, "reason": reason, "everything": jobs is None, "jobs": _named(jobs or ())}
         return int(self._server.act("/permissions/take", body)["count"])
+
+    def role_reasons(self) -> list[RoleReasons]:
+        """Return of which roles a reason is wanted for every act."""
+        found = records(RoleRecord, self._server.get("/roles", {}))
+        return [RoleReasons(each.role, each.reasons, _us(each.set_at), each.set_by) for each in found]
+
+    def set_role_reasons(self, role: str, reasons: str, *, reason: str | None = None) -> None:
+        """Want a reason for every act of those who act in a role, or no longer want one."""
+        self._server.act(f"/roles/{part(role)}", {"reasons": reasons, "reason": reason}, method="PUT")
 
     def jobs_not_on_record(self, names: Sequence[str]) -> list[str]:
         """Return which of these jobs no node has registered."""

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Path, Query
 from pydantic import Field
 
-from fencepost.access.returned import Account, ApiToken, Login, Permission
+from fencepost.access.returned import Account, ApiToken, Login, Permission, RoleReasons
 from fencepost.app.records.results import (
     AccountRecord,
     ApiTokenRecord,
@@ -15,9 +15,11 @@ from fencepost.app.records.results import (
     LoginRecord,
     NewApiTokenRecord,
     PermissionRecord,
+    RoleRecord,
 )
 from fencepost.core.rights import ALL_JOBS, HumanAct
 from fencepost.core.tick import instant
+from fencepost.core.words import ReasonWord
 from fencepost.web.api.calls import ApiCall
 from fencepost.web.api.fields import JobNames, Limit, Name, Reasoned, ReasonQuery
 from fencepost.web.api.replies import ApiReply, page
@@ -27,6 +29,7 @@ ROUTES = ApiRoutes("access")
 _NEEDS = HumanAct.CHANGE_ACCESS
 UserName = Annotated[str, Path(min_length=1, max_length=120, description="The name of an account.", examples=["ann"])]
 TokenId = Annotated[str, Path(min_length=1, max_length=32, description="The id of an API token.")]
+RolePath = Annotated[str, Path(min_length=1, max_length=20, description="operator or admin.", examples=["operator"])]
 After = Annotated[str, Query(max_length=160)]
 Password = Annotated[str, Field(min_length=1, max_length=1_024)]
 RoleName = Annotated[str, Field(max_length=20, examples=["operator"])]
@@ -61,6 +64,12 @@ class Take(Reasoned):
     principal: Name
     jobs: JobNames | None = None
     everything: bool = False
+
+
+class WantReasons(Reasoned):
+    """Whether a role has to give a reason for every act. `reason` is why this is changed."""
+
+    reasons: ReasonWord
 
 
 class NewToken(Reasoned):
@@ -162,6 +171,22 @@ def take(call: ApiCall, body: Take) -> ApiReply:
     return call.act(lambda: call.ask.access.take(body.principal, jobs=jobs, reason=body.reason), said, within=said)
 
 
+@ROUTES.get("/roles", needs=_NEEDS, shows=ApiPage(RoleRecord))
+def roles(call: ApiCall) -> ApiReply:
+    """Show which roles have to give a reason for every act."""
+    return page([_role(each) for each in call.ask.access.role_reasons()], None)
+
+
+@ROUTES.put("/roles/{role}", needs=_NEEDS, shows=DoneRecord)
+def want_reasons(call: ApiCall, role: RolePath, body: WantReasons) -> ApiReply:
+    """Want a reason for every act of those who act in a role, or no longer want one."""
+    return call.act(
+        lambda: call.ask.access.set_role_reasons(role, body.reasons, reason=body.reason),
+        lambda _: _DONE,
+        within=lambda _: _DONE,
+    )
+
+
 @ROUTES.get("/api-tokens", needs=_NEEDS, shows=ApiPage(ApiTokenRecord))
 def api_tokens(call: ApiCall, ended: bool = False) -> ApiReply:
     """Show API tokens, the newest first; with `ended` also those that have ended."""
@@ -218,6 +243,11 @@ def _account(each: Account) -> AccountRecord:
 
 def _permission(each: Permission) -> PermissionRecord:
     return PermissionRecord(each.principal, each.job or None, each.role, instant(each.given_at), each.given_by)
+
+
+def _role(each: RoleReasons) -> RoleRecord:
+    set_at = None if each.set_at is None else instant(each.set_at)
+    return RoleRecord(each.role, each.reasons, set_at, each.set_by)
 
 
 def _api_token(each: ApiToken) -> ApiTokenRecord:
