@@ -26,6 +26,7 @@ from fencepost.errors import (
     NotAllowed,
     NotAuthenticated,
     NotInLedger,
+    ReasonRequired,
     StateChanged,
     StoreUnavailable,
     TooManyTries,
@@ -68,6 +69,7 @@ class PageTrouble:
 _STATUSES: tuple[tuple[type[FencepostError], int, str], ...] = (
     (TooManyTries, 429, "Too many tries"),
     (NotAuthenticated, 401, "Not logged in"),
+    (ReasonRequired, 422, "A reason is wanted"),
     (NotAllowed, 403, "Not allowed"),
     (NotInLedger, 404, "Not on record"),
     (AlreadyRequested, 409, "Under way already"),

@@ -84,6 +84,7 @@ def _page(visit: Visit, *, secret: str | None = None) -> Response:
         secret=secret,
         accounts=reach.accounts(),
         permissions=reach.permissions(),
+        role_reasons=reach.role_reasons(),
         tokens=reach.api_tokens(),
         logins=reach.logins(),
         jobs=[each.name for each in visit.ask.jobs()][:300],
