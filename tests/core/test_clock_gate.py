@@ -34,6 +34,34 @@ def test_a_leap_back_is_told_once_and_followed() -> None:
     assert gate.observe(ledger_us=NOON_US - 2 * HOUR_US + 1_000_000, now=1.0) is None
 
 
+def test_an_answer_that_is_read_hours_late_does_not_close_the_gate_for_the_next_ones() -> None:
+    gate = ClockGate()
+    gate.observe(ledger_us=NOON_US, now=0.0)
+    for _ in range(2):  # of two loops, suspended after the ledger has answered
+        gate.observe(ledger_us=NOON_US + 1_000, now=72 * 3600.0)
+    assert gate.observe(ledger_us=NOON_US + 72 * HOUR_US, now=72 * 3600.0) is None
+    gate.observe(ledger_us=NOON_US + 2_000, now=72 * 3600.0)  # a third one is even later
+    assert gate.observe(ledger_us=NOON_US + 72 * HOUR_US + 1_000_000, now=72 * 3600.0 + 1) is None
+    assert gate.is_open
+
+
+def test_a_leap_ahead_long_after_one_back_closes_the_gate_wherever_it_leads() -> None:
+    gate = ClockGate()
+    gate.observe(ledger_us=NOON_US, now=0.0)
+    gate.observe(ledger_us=NOON_US - 2 * HOUR_US, now=0.0)
+    gate.observe(ledger_us=NOON_US + HOUR_US, now=2 * 3600.0 + 3600.0)
+    assert gate.observe(ledger_us=NOON_US + 3 * HOUR_US + 1_000_000, now=3 * 3600.0 + 1) is not None
+    assert not gate.is_open
+
+
+def test_a_leap_ahead_that_goes_beyond_where_the_clock_was_closes_the_gate() -> None:
+    gate = ClockGate()
+    gate.observe(ledger_us=NOON_US, now=0.0)
+    gate.observe(ledger_us=NOON_US - 2 * HOUR_US, now=0.0)
+    assert gate.observe(ledger_us=NOON_US + 2 * HOUR_US, now=1.0) is not None
+    assert not gate.is_open
+
+
 def test_it_opens_again_when_the_clock_is_back() -> None:
     gate = ClockGate()
     gate.observe(ledger_us=NOON_US, now=0.0)

@@ -6,6 +6,9 @@ gate closes: the node plans nothing and declares no node dead until the clock is
 has checked it and restarts the node. A jump back is reported and then accepted: it repeats nothing, because planning
 only moves forward, and it makes no node look dead.
 
+A process can be suspended between the ledger's answer and its own look at the clock: the answer then looks like a jump
+back, and the next one like a jump ahead. So a clock that is soon back where it was before a jump back is trusted again.
+
 **Not promised.** That a jump below the limit is noticed; misfire policies handle it. Nor that a jump is noticed that
 happened while the node was not running.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LIMIT_US = 3_600_000_000  # an hour: far more than the corrections of a healthy clock, which are accepted
+_RETURN_WITHIN_S = 60.0  # after a pause, answers that were on their way are read at once, and new ones follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,14 @@ class Leap:
 class ClockGate:
     """Decides whether the ledger's clock can be trusted. The caller serializes the calls."""
 
-    __slots__ = ("_first_ledger_us", "_first_now", "_limit_us", "leap")
+    __slots__ = ("_first_ledger_us", "_first_now", "_left", "_left_at", "_limit_us", "leap")
 
     def __init__(self, limit_us: int = LIMIT_US) -> None:
         self._limit_us = limit_us
         self._first_ledger_us: int | None = None
         self._first_now = 0.0
+        self._left = 0  # what the ledger's time minus ours was before the latest jump back
+        self._left_at = float("-inf")
         self.leap: Leap | None = None
 
     @property
@@ -59,10 +65,19 @@ class ClockGate:
             return None
         expected_us = self._first_ledger_us + round((now - self._first_now) * 1_000_000)
         off_us = ledger_us - expected_us
+        if off_us > self._limit_us and self._is_back(ledger_us, now):
+            off_us = 0
+        elif off_us < -self._limit_us:
+            self._left, self._left_at = self._first_ledger_us - round(self._first_now * 1_000_000), now
         self.leap = Leap(off_us) if abs(off_us) > self._limit_us else None
         if off_us <= self._limit_us:
             self._follow(ledger_us, now)
         return self.leap
+
+    def _is_back(self, ledger_us: int, now: float) -> bool:
+        """Whether this is the time that was trusted before a jump back a moment ago: that was an answer read late."""
+        off_us = ledger_us - round(now * 1_000_000) - self._left
+        return now - self._left_at <= _RETURN_WITHIN_S and abs(off_us) <= self._limit_us
 
     def _follow(self, ledger_us: int, now: float) -> None:
         self._first_ledger_us = ledger_us
