@@ -208,6 +208,21 @@ def test_what_was_typed_is_kept_though_the_page_has_changed(shop, opened, failed
     assert box.input_value() == "it was the net"
 
 
+def test_what_was_typed_while_the_page_fetched_its_changes_is_kept(shop, opened, failed):
+    page, asked = opened(shop.addresses["mounted at /"]), []
+    page.route(
+        "**/*",
+        lambda route, request: asked.append(route) if "fencepost-fragment" in request.headers else route.continue_(),
+    )
+    with page.expect_request(lambda each: "fencepost-fragment" in each.headers):
+        shop.app.operations.trigger("settle", {"account": 90_004}, by="ann")
+    box = page.get_by_label("Reason").first
+    box.fill("it was the net")
+    asked[0].continue_()
+    page.locator("#live-state", has_text="held").wait_for()
+    assert box.input_value() == "it was the net"
+
+
 def test_keys_are_explained_and_pause_what_is_live(shop, opened):
     page = opened(shop.addresses["mounted at /fencepost"])
     page.locator("#live-state", has_text="live").wait_for()

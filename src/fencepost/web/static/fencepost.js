@@ -43,14 +43,18 @@
     return new Set([...live.querySelectorAll("details[open] > summary")].map((each) => each.textContent));
   }
 
+  function isInUse() {
+    return isTyping() || hasTyped() || hasSelected();
+  }
+  function hold() {
+    isStale = true;
+    say("held", "changes are shown when you have finished typing, and no text is selected");
+  }
+
   async function refresh() {
     if (!live || isPaused) return;
     if (isFetching) { isStale = true; return; }
-    if (isTyping() || hasTyped() || hasSelected()) {
-      isStale = true;
-      say("held", "changes are shown when you have finished typing, and no text is selected");
-      return;
-    }
+    if (isInUse()) { hold(); return; }
     isFetching = true;
     isStale = false;
     try {
@@ -59,6 +63,7 @@
       if (!answer.ok) { say("not up to date", "the server answered " + answer.status); return; }
       const text = await answer.text();
       const parsed = new DOMParser().parseFromString(policy.createHTML("<!doctype html><body>" + text), "text/html");
+      if (isInUse()) { hold(); return; }  // since it was asked for
       replace(parsed.body);
       say("live", "last change shown at " + new Date().toLocaleTimeString());
     } catch {
