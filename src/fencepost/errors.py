@@ -388,10 +388,6 @@ class NoSuchAccount(NotInLedger):
 class NoSuchApiToken(NotInLedger):
     """No API token has this id."""
 
-    def __init__(self, token_id: str) -> None:
-        super().__init__(f"there is no API token {token_id!r}; fencepost api-tokens list shows those there are")
-        self.token_id = token_id
-
 
 class NoSuchLock(NotInLedger):
     """The lease store has no lock of this name."""
@@ -423,9 +419,6 @@ class NoSuchLetter(NotInLedger):
 
 class NoSuchNode(NotInLedger):
     """No living node has this id or name."""
-
-    def __init__(self, node: str) -> None:
-        super().__init__(f"there is no living node {node!r}: fencepost nodes --all shows those that left or died")
 
 
 class NoSuchSchedule(NotInLedger):

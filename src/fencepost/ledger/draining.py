@@ -66,7 +66,7 @@ def _living(database: Database, cursor: Cursor, node: str) -> NodeRow:
     )
     found = next((same for way in ways if (same := [each for each in living if way(each) == node])), [])
     if not found:
-        raise NoSuchNode(node)
+        raise NoSuchNode(f"there is no living node {node!r}: fencepost nodes --all shows those that left or died")
     if len(found) > 1:
         names = ", ".join(f"{each.name} ({each.id})" for each in found)
         raise InvalidParameters(f"{len(found)} living nodes are called {node!r}: give the id of one of them: {names}")

@@ -155,7 +155,7 @@ def revoke_api_token(database: Database, cursor: Cursor, token_id: str) -> bool:
     """Revoke an API token; return whether it was not revoked yet. Raises `NoSuchApiToken`."""
     table = database.tables.operating["api_token"]
     if not database.rows(cursor, select(table.c.id).where(table.c.id == token_id)):
-        raise NoSuchApiToken(token_id)
+        raise NoSuchApiToken(f"there is no API token {token_id!r}; fencepost api-tokens list shows those there are")
     change = update(table).where(table.c.id == token_id, table.c.revoked_at.is_(None))
     return bool(database.change(cursor, change.values(revoked_at=database.dialect.now())))
 
