@@ -297,7 +297,7 @@ def _references(value: object) -> list[str]:
 
 
 NOT_BY_REST = {
-    "principal", "caller", "scope_key", "check", "may", "once",  # who asks
+    "principal", "caller", "scope_key", "check", "may", "must_say", "once",  # who asks
     "read_params",  # the client does it, by the job's signature
     "schedules.iterate", "letters.iterate",  # the client goes from page to page
     "locks.stores",  # a store that is not there is refused where it is asked for

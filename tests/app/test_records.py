@@ -582,9 +582,10 @@ def test_how_far_a_bulk_job_is_and_doing_it_again(app: App) -> None:
 @pytest.mark.parametrize("missing", [{"by": " ", "reason": "x"}, {"by": "ann", "reason": " "}])
 def test_acts_without_a_person_or_a_reason_are_refused(app: App, missing: dict[str, str]) -> None:
     ops = app.operations
+    [run] = ops.runs(job="settle", limit=1)
     for act in (
-        lambda: ops.bulk.again(1, **missing),
-        lambda: ops.bulk.forget(1, **missing),
+        lambda: ops.bulk.again(run.id, **missing),
+        lambda: ops.bulk.forget(run.id, **missing),
         lambda: ops.restored.accept(unnoticed=True, **missing),
         lambda: ops.restored.as_copy(unnoticed=True, **missing),
     ):

@@ -31,6 +31,7 @@ _UNIQUE = {"run.origin_key", "api_token.secret_hash"}
 KEPT = {
     "run.state", "run.waits_for", "schedule.origin", "schedule.spec", "attempt.outcome", "permission.role",
     "identity.id", "identity.evidence", "audit.hash", "audit.prev", "audit_head.hash", "audit_head.floor_hash",
+    "role.role", "role.reasons",
 }  # fmt: skip
 # What no page shows: secrets and hashes, answers to repeated requests, and what has no page yet.
 NOT_SHOWN = {

@@ -121,6 +121,7 @@ def _accounts(app: App) -> None:
     for name, role, job in (("ann", "admin", ""), ("bob", "operator", ""), ("carol", "viewer", "invoices")):
         access.put_account(name, None)
         access.give(f"user:{name}", role, jobs=[job])
+    access.set_role_reasons("operator", "always")
 
 
 def _nodes(app: App) -> None:

@@ -24,6 +24,7 @@ PATH = {
     **dict.fromkeys(("job", "name"), lambda target: target.job),
     **dict.fromkeys(("id", "schedule_id"), lambda target: target.schedule),
     "token_id": lambda _: "x",
+    "role": lambda _: "operator",
     "node": lambda _: "n2",
     "form": lambda target: "csv" if target.run % 2 else "json",
 }
