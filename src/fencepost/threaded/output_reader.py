@@ -27,8 +27,7 @@ _CHUNK = 1 << 16
 _TURNS = 16  # chunks of one pipe before the others get their turn: more than a pipe holds would be unfair
 _ROOM = 1 << 20
 _F_SETPIPE_SZ = 1031
-_MANY = 500  # bytes: the frames of several short runs
-_QUIET_NAP_S = 0.005  # while short runs that print nothing follow each other, there is no hurry to read their frames
+_NAP_S = 0.005  # after reading little: short runs follow each other, and each would wake this thread. Nobody sees 5 ms
 _END_S = 1.0
 
 
@@ -101,10 +100,10 @@ class OutputReader:
     def _run(self) -> None:
         while not self._is_closing:
             ready = [descriptor for descriptor, _ in self._poll.poll()]
-            is_quiet = self._read_all(ready)
+            is_flood = self._read_all(ready)
             self._report_ended()
-            if is_quiet:
-                time.sleep(_QUIET_NAP_S)
+            if not is_flood:
+                time.sleep(_NAP_S)
         for descriptor, pipe in list(self._pipes.items()):
             self._read(descriptor, pipe)
         for source in {pipe.source for pipe in self._pipes.values()}:
@@ -112,37 +111,33 @@ class OutputReader:
         self._release()
 
     def _read_all(self, ready: list[int]) -> bool:
-        """Read these; return whether there was nothing but frames of several runs."""
-        is_quiet = False
+        """Read these; return whether there was so much in a pipe that it may soon be full again."""
+        is_flood = False
         for descriptor in ready:
             pipe = self._pipes.get(descriptor)
             if pipe is not None:
-                is_quiet |= self._read(descriptor, pipe)
+                is_flood |= self._read(descriptor, pipe)
             elif descriptor == self._woken:
                 with suppress(BlockingIOError):
                     os.read(self._woken, 4096)
-        return is_quiet
+        return is_flood
 
     def _read(self, descriptor: int, pipe: _Pipe) -> bool:
-        """Read what is there, within limits; return whether it was only frames, and many."""
-        size = shown = 0
-        for _ in range(_TURNS):
+        """Read what is there, within limits; return whether that was much."""
+        for turn in range(_TURNS):
             try:
                 chunk = os.read(descriptor, _CHUNK)
             except BlockingIOError:
-                break
+                return turn > 0
             except OSError:
                 chunk = b""
             if not chunk:
                 self._forget(descriptor, pipe)
                 return False
-            passed = self._passed(pipe, chunk)
-            passing_on.pass_on(pipe.stream, passed)
-            size += len(chunk)
-            shown += len(passed)
+            passing_on.pass_on(pipe.stream, self._passed(pipe, chunk))
             if len(chunk) < _CHUNK:
-                break
-        return not shown and size > _MANY
+                return turn > 0
+        return True
 
     def _passed(self, pipe: _Pipe, chunk: bytes) -> bytes:
         """Hand a chunk to the sink. Whatever fails there, reading goes on: without it, jobs that print would wait."""
