@@ -19,29 +19,22 @@ ChunkRange = tuple[int, int, int, int]
 """Chunks of one attempt: run, attempt, the first and the last number."""
 
 _COLUMNS = tuple("bytes" if name == "size" else name for name in LogChunk._fields)
-_ROW = f"({', '.join(['%s'] * len(LogChunk._fields))})"
 _RANGE = "(run_id = %s AND attempt = %s AND seq BETWEEN %s AND %s)"
 
 
 def store(connection: LedgerConnection, chunks: Sequence[LogChunk], removed: Collection[ChunkRange] = ()) -> None:
     """Write these chunks, and remove others, in one transaction with a statement for each."""
     dialect = connection.dialect
-    inserted = _insert(dialect, len(chunks)) if chunks else ""
+    names = [dialect.words.identifier_preparer.quote(each) for each in _COLUMNS]
     deleted = _delete(dialect, len(removed)) if removed else ""
 
     def work(cursor: Cursor) -> None:
-        if inserted:
-            cursor.execute(inserted, [value for chunk in chunks for value in chunk])
+        if chunks:
+            dialect.insert_absent(cursor, dialect.table("log_chunk"), names, chunks)
         if deleted:
             cursor.execute(deleted, [value for each in removed for value in each])
 
     connection.write(work)
-
-
-def _insert(dialect: Dialect, rows: int) -> str:
-    names = ", ".join(map(dialect.words.identifier_preparer.quote, _COLUMNS))
-    into = f"INTO {dialect.table('log_chunk')} ({names}) VALUES {', '.join([_ROW] * rows)}"
-    return dialect.spelling.insert_if_absent(into).replace("%s", dialect.mark)
 
 
 def _delete(dialect: Dialect, ranges: int) -> str:

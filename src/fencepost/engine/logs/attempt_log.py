@@ -27,6 +27,7 @@ TAIL_BYTES = 192 << 10
 CHUNK_BYTES = 32 << 10
 LONGEST_LINE = 64 << 10
 RECORDS = 3  # beside 1 and 2, standard output and standard error: the stream of log records
+_SHORT = 512  # bytes: what most runs write, if anything
 _MARGIN = 4 << 10  # what is known of a line behind the place where it is cut
 
 
@@ -181,8 +182,7 @@ class AttemptLog:
             seq, self._seq_of_head = self._seq_of_head, self._seq_of_head + 1
         else:
             seq, self._seq_of_tail = self._seq_of_tail, self._seq_of_tail + 1
-        lines, packed = text.count(b"\n"), zlib.compress(text, 1)
-        return LogChunk(self.run_id, self.attempt, seq, at_us, lines, len(text), dropped, packed)
+        return LogChunk(self.run_id, self.attempt, seq, at_us, text.count(b"\n"), len(text), dropped, _packed(text))
 
     def sent(self) -> tuple[int, int] | None:
         """Note that the ledger has what was handed out; return the first and last chunk that it need not keep."""
@@ -210,6 +210,14 @@ class AttemptLog:
         self.pending = 0
         self.unsent = [self._chunk(b"", at_us, dropped, is_head=False)]
         return dropped
+
+
+def _packed(text: bytes) -> bytes:
+    """Compress a text. A short one in a small window: to make a large one takes twenty times as long as to use it."""
+    if len(text) > _SHORT:
+        return zlib.compress(text, 1)
+    packing = zlib.compressobj(1, zlib.DEFLATED, 9, 1)  # a window of 512 bytes, which any zlib can unpack
+    return packing.compress(text) + packing.flush()
 
 
 def _joined(blocks: list[Block]) -> list[Block]:

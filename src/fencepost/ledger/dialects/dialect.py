@@ -168,6 +168,12 @@ class Dialect(ABC):
         """Call `insert_new` for each of `rows`."""
         return [self.insert_new(cursor, sql, row) for row in rows]
 
+    def insert_absent(self, cursor: Cursor, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Insert rows of numbers and bytes in one statement, but none whose key exists. Names are quoted already."""
+        row = f"({', '.join([self.mark] * len(columns))})"
+        into = f"INTO {table} ({', '.join(columns)}) VALUES {', '.join([row] * len(rows))}"
+        cursor.execute(self.spelling.insert_if_absent(into), [value for row in rows for value in row])
+
     def big(self, sql: str) -> str:
         """Return `sql`, a parameter, with a cast to an eight-byte integer if the database needs one."""
         return sql

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.dialects.postgresql.psycopg import dialect as postgres_words
 from sqlalchemy.sql import ClauseElement
 
-from fencepost.ledger.dialects.dialect import ORIGIN_KEY, Cursor, Dialect, Parameters
+from fencepost.ledger.dialects.dialect import ORIGIN_KEY, Cursor, Dialect, Parameters, Row
 from fencepost.schema.sequences import advice
 from fencepost.sql import postgres, psycopg_link
 from fencepost.sql.psycopg_link import BoundedPsycopg
@@ -128,6 +128,19 @@ class PostgresDialect(Dialect):
             ids.append(None if row is None else row[0])
             if not cursor.nextset():
                 return ids
+
+    def insert_absent(self, cursor: Cursor, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Pass each column as one array: a parameter for each value takes five times as long."""
+        is_bytes = [isinstance(value, bytes) for value in rows[0]]
+        chosen = ", ".join(f"decode(c{at}, 'hex')" if each else f"c{at}" for at, each in enumerate(is_bytes))
+        arrays = ", ".join("%s::text[]" if each else "%s::bigint[]" for each in is_bytes)
+        names = ", ".join(f"c{at}" for at in range(len(columns)))
+        into = f"INTO {table} ({', '.join(columns)}) SELECT {chosen} FROM unnest({arrays}) AS x({names})"  # noqa: S608
+        values = zip(*rows, strict=True)
+        texts = [
+            map(bytes.hex, each) if hexed else map(str, each) for each, hexed in zip(values, is_bytes, strict=True)
+        ]
+        cursor.execute(self.spelling.insert_if_absent(into), [f"{{{','.join(each)}}}" for each in texts])
 
     def evidence(self, cursor: Cursor) -> dict[str, str]:
         """Return the cluster's system identifier and the oids of the database and of the identity table.
