@@ -102,6 +102,20 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert not lost
 
 
+_NAMED_FILE = re.compile(r"\b((?:tests|bench|examples|testbed)/[\w/]+\.py)((?:::\w+)*)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_and_test_that_a_page_names_is_there(page: Path) -> None:
+    """What shows a promise is found under the name that a page gives it, also after a move or a new name."""
+    gone = []
+    for name, within in _NAMED_FILE.findall(page.read_text()):
+        text = (ROOT / name).read_text() if (ROOT / name).is_file() else None
+        if text is None or any(not re.search(rf"(?:def|class) {each}\b", text) for each in within.split("::")[1:]):
+            gone.append(f"{name}{within}")
+    assert gone == []
+
+
 def test_every_test_that_a_page_of_a_store_names_is_there() -> None:
     pages = {page.name: page.read_text() for page in (ROOT / "docs" / "stores").glob("*.md")}
     asked = {name: list(_asked(text)) for name, text in pages.items()}
