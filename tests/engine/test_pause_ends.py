@@ -64,7 +64,7 @@ def test_pause_that_another_process_notes_is_known_within_two_seconds_and_ends_i
     ledger = reading.stand.ledger
     schedules.put(ledger, NewSchedule("nightly", "job", schedule_to_json(cron("* * * * *")), "{}"))
     now = reading.stand.runtime.monotonic()
-    reading.stand.clock.observe(ledger.now_us())
+    reading.stand.clock.observe(ledger.now_us(), since=now)
     reading.look(now)
     schedules.pause(ledger, "nightly", by="ann", until_us=ledger.now_us() + 20 * SECOND_US)
     assert not reading.look(now + 1.5)

@@ -6,8 +6,8 @@ gate closes: the node plans nothing and declares no node dead until the clock is
 has checked it and restarts the node. A jump back is reported and then accepted: it repeats nothing, because planning
 only moves forward, and it makes no node look dead.
 
-A process can be suspended between the ledger's answer and its own look at the clock: the answer then looks like a jump
-back, and the next one like a jump ahead. So a clock that is soon back where it was before a jump back is trusted again.
+A clock that jumped back and is put right within an hour is trusted again: a database whose machine was suspended shows
+an old time until the machine has asked for the right one. It is trusted as far as it was before it jumped back.
 
 **Not promised.** That a jump below the limit is noticed; misfire policies handle it. Nor that a jump is noticed that
 happened while the node was not running.
@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LIMIT_US = 3_600_000_000  # an hour: far more than the corrections of a healthy clock, which are accepted
-_RETURN_WITHIN_S = 60.0  # after a pause, answers that were on their way are read at once, and new ones follow
+_RETURN_WITHIN_S = 3600.0  # services that set clocks ask every few minutes, some every half an hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ClockGate:
         self._limit_us = limit_us
         self._first_ledger_us: int | None = None
         self._first_now = 0.0
-        self._left = 0  # what the ledger's time minus ours was before the latest jump back
+        self._left = 0  # what the ledger's time minus ours was before it jumped back, at most, if it did so lately
         self._left_at = float("-inf")
         self.leap: Leap | None = None
 
@@ -60,22 +60,32 @@ class ClockGate:
 
         The first reading is trusted. Small differences come from slewing clocks, and are accepted.
         """
-        if self._first_ledger_us is None:
-            self._follow(ledger_us, now)
-            return None
-        expected_us = self._first_ledger_us + round((now - self._first_now) * 1_000_000)
-        off_us = ledger_us - expected_us
-        if off_us > self._limit_us and self._is_back(ledger_us, now):
-            off_us = 0
-        elif off_us < -self._limit_us:
-            self._left, self._left_at = self._first_ledger_us - round(self._first_now * 1_000_000), now
+        off_us = self._off_us(ledger_us, now)
+        if off_us < -self._limit_us:
+            self._leave(ledger_us - off_us - round(now * 1_000_000), now)
         self.leap = Leap(off_us) if abs(off_us) > self._limit_us else None
         if off_us <= self._limit_us:
             self._follow(ledger_us, now)
         return self.leap
 
+    def is_ahead(self, ledger_us: int, now: float) -> bool:
+        """Return whether this would be a jump ahead, without noting it."""
+        return self._off_us(ledger_us, now) > self._limit_us
+
+    def _off_us(self, ledger_us: int, now: float) -> int:
+        """Return how far this is from what was to be expected: nothing, where it is as before a jump back."""
+        if self._first_ledger_us is None:
+            return 0
+        off_us = ledger_us - self._first_ledger_us - round((now - self._first_now) * 1_000_000)
+        return 0 if off_us > self._limit_us and self._is_back(ledger_us, now) else off_us
+
+    def _leave(self, left: int, now: float) -> None:
+        """Note a jump back. Of several in a row, what counts is where the clock was before the first."""
+        self._left = max(left, self._left) if now - self._left_at <= _RETURN_WITHIN_S else left
+        self._left_at = now
+
     def _is_back(self, ledger_us: int, now: float) -> bool:
-        """Whether this is the time that was trusted before a jump back a moment ago: that was an answer read late."""
+        """Whether this is the time that was trusted before a jump back of the last hour."""
         off_us = ledger_us - round(now * 1_000_000) - self._left
         return now - self._left_at <= _RETURN_WITHIN_S and abs(off_us) <= self._limit_us
 

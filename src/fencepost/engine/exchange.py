@@ -138,7 +138,7 @@ class Exchange(LedgerStep):
     def settle(self, now: float) -> None:
         """Write to the ledger what it does not have yet. Called again after the last step, which may have claimed."""
         self._collect()
-        self._finish()
+        self._finish(now)
         self._give_up_lost_identities(now)
         self._reconcile(now)
 
@@ -188,16 +188,16 @@ class Exchange(LedgerStep):
             return False
         return member is None or member.node_id != self._identity or key in self._of_lost_identity
 
-    def _finish(self) -> None:
+    def _finish(self, now: float) -> None:
         ended = self._ended
         while ended:
             batch = [ended[index] for index in range(min(len(ended), self._batch))]
-            self._end(batch)
+            self._end(batch, now)
             for _ in batch:
                 ended.popleft()
             self._release_at_gate(batch)
 
-    def _end(self, batch: list[Ending]) -> None:
+    def _end(self, batch: list[Ending], now: float) -> None:
         try:
             finished = finish(self._connection, batch)
         except Exception:
@@ -206,7 +206,7 @@ class Exchange(LedgerStep):
                 self._ended.rotate(-1)  # so that the other endings do not wait behind this one
             raise
         self._batch = min(self._batch * 2, _LARGEST_BATCH)
-        self._clock.observe(finished.now_us)
+        self._clock.observe(finished.now_us, since=now)
         if finished.promoted:
             self._expect_work()
         self._expect_again(finished.now_us)
@@ -247,15 +247,15 @@ class Exchange(LedgerStep):
         if member is None or self._same.is_held or not (self._is_unsure or now >= self._reconcile_at):
             return
         was_unsure = self._is_unsure
-        self._hand_back_unknown(member)
+        self._hand_back_unknown(member, now)
         self._is_unsure = False
         self._reconcile_at = now + (_RECONCILE_AGAIN_S if was_unsure else _RECONCILE_EVERY_S)
 
-    def _hand_back_unknown(self, member: Member) -> None:
+    def _hand_back_unknown(self, member: Member, now: float) -> None:
         known = self._claims.keys() | {(ending.run_id, ending.token) for ending in self._ended}
         running = mine(self._connection, node=member.node_id)
         self._hand_back([each for each in running if (each.run_id, each.token) not in known])
-        self._finish()
+        self._finish(now)
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class Exchange(LedgerStep):
             return
         group.has_held_off = False
         claimed = self._claimed(group, member, room)
-        self._clock.observe(claimed.now_us)
+        self._clock.observe(claimed.now_us, since=now)
         if claimed.skipped:
             self._figures.unrun([(each.job, "skipped") for each in claimed.skipped])
         if claimed.claims:
@@ -394,7 +394,7 @@ class Exchange(LedgerStep):
         was_hinted = self._agenda.begin_look(now)
         node_id = member.node_id if member else ""
         seen = look(self._connection, node=node_id, queues=self._paused.looked_at, jobs=self._jobs)
-        self._clock.observe(seen.now_us)
+        self._clock.observe(seen.now_us, since=now)
         if member is not None and not seen.is_living:
             self._node.disown(member, "the ledger has noted its end")
         self._node.looked(seen)

@@ -1,7 +1,8 @@
 """From the ledger's time to this node's monotonic clock: when to wake for a due time.
 
 Each answer of the ledger contains its time. The monotonic time read right after the answer is an upper bound for that
-moment, late by at most the time that the answer took to arrive.
+moment, late by at most the time that the answer took to arrive. An answer that took long says little: a process that
+was suspended while its answer was on the way reads a time that is hours old.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from fencepost.core.clock_gate import ClockGate, Leap
 from fencepost.core.contact import Contact
 from fencepost.core.runtime import Runtime
+
+_LATE_S = 60.0  # more than any call may take, and little beside what `ClockGate` calls a leap
 
 
 class LedgerClock:
@@ -23,18 +26,23 @@ class LedgerClock:
         self._observed_us: int | None = None
         self._unreported: list[Leap] = []
 
-    def observe(self, ledger_us: int) -> bool:
+    def observe(self, ledger_us: int, *, since: float) -> bool:
         """Record the time in an answer of the ledger. Return whether its clock can be trusted.
 
-        Only the first call with the same time counts: a later one would only make the difference less accurate.
+        `since`: when it was asked, or before, on the monotonic clock. From an answer that came late, only a leap ahead
+        is believed. Only the first call with the same time counts: a later one would only make the difference less
+        accurate.
         """
         now = self._runtime.monotonic()
         with self._lock:
             if ledger_us == self._observed_us:
                 return self._gate.is_open
+            self._contact.answered(now)
+            is_late = now - since > _LATE_S and self._observed_us is not None
+            if is_late and not self._gate.is_ahead(ledger_us, now):
+                return self._gate.is_open
             self._observed_us = ledger_us
             self._ahead_us = ledger_us - round(now * 1_000_000)
-            self._contact.answered(now)
             was_open = self._gate.is_open
             leap = self._gate.observe(ledger_us=ledger_us, now=now)
             if leap is not None and was_open:  # a leap that lasts is reported once

@@ -10,6 +10,8 @@ the first one that joins resumes the schedule, with the same result.
 
 from __future__ import annotations
 
+from functools import partial
+
 from fencepost.core.noted import Noted
 from fencepost.core.runtime import Runtime
 from fencepost.engine.ledger_clock import LedgerClock
@@ -69,8 +71,9 @@ class PauseEnds:
 
     def _read(self, connection: LedgerConnection, now: float) -> bool:
         began_at = self._runtime.monotonic()
-        ended = end_pauses(self._database, is_believed=self._clock.observe, connection=connection)
-        of_queues_us = end_queue_pauses(self._database, is_believed=self._clock.observe, connection=connection)
+        is_believed = partial(self._clock.observe, since=began_at)
+        ended = end_pauses(self._database, is_believed=is_believed, connection=connection)
+        of_queues_us = end_queue_pauses(self._database, is_believed=is_believed, connection=connection)
         self._next_us = min((each for each in (ended.next_end_us, of_queues_us) if each is not None), default=None)
         self._read_all_at = now + max(_EVERY_S, _SHARE * (self._runtime.monotonic() - began_at))
         return ended.resumed > 0

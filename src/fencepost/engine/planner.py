@@ -50,7 +50,7 @@ class Planner(LedgerStep):
         self._ticks = Ticks(
             horizon_us=HORIZON_US,
             emit=node.emit,
-            is_believed=node.clock.observe,
+            is_believed=lambda now_us: node.clock.observe(now_us, since=self._asked_at),
             is_served=self._serving.is_served,
         )
         self._pause_ends = PauseEnds(node.ledger, node.clock, node.runtime)
@@ -60,7 +60,7 @@ class Planner(LedgerStep):
         self._unplannable: list[str] = []
         self._planned_until_us = 0
         self._recheck_at = float("inf")
-        self._planned_all_at = float("-inf")
+        self._planned_all_at = self._asked_at = float("-inf")
         node.planning = self
         node.on_nodes_changed(self._serving.nodes_changed)
         node.on_look(self._looked)
@@ -113,6 +113,7 @@ class Planner(LedgerStep):
 
     def _plan(self, now: float) -> float:
         self._next_due_us = None  # cleared first: a look may set a new time while this plans
+        self._asked_at = now
         try:
             without = self._ticks.unplannable(self._clock.there_us())
             planned = plan(
@@ -126,7 +127,7 @@ class Planner(LedgerStep):
             if isinstance(error, LedgerUnavailable):
                 self._clock.unanswered()
             raise
-        self._clock.observe(planned.now_us)
+        self._clock.observe(planned.now_us, since=now)
         if planned.has_served:
             self._serving.doubt()
         self._same.planned(planned.through)
@@ -167,7 +168,7 @@ class Planner(LedgerStep):
         return max(wake_at, now + 0.02)
 
     def _wait_for_the_clock(self, now: float) -> float:
-        is_believed = self._clock.observe(self._ledger.now_us(self._connection))
+        is_believed = self._clock.observe(self._ledger.now_us(self._connection), since=now)
         return now if is_believed else now + _WHILE_CLOSED_S
 
     def _report_leap(self, leap: Leap) -> None:
