@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from fencepost.access import Access, HostPrincipal
 from fencepost.access.repeating import KeyedAct, KeyedRequest
 from fencepost.access.rights import RIGHTS
+from fencepost.core.noted import says_something
 from fencepost.core.rights import ALL_JOBS, LOOKS, NEEDS, WITHOUT_JOB, HumanAct, Scope
 from fencepost.errors import (
     ConfigurationError,
@@ -132,6 +134,28 @@ def test_one_who_reaches_the_database_is_not_bounded(stage: Scene, access: Acces
     stage.app.operations.trigger(MINE, by="ann", again=True)
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        None,
+        "",
+        " \t\n",
+        "\u00a0",
+        "\u200b\u200d",
+        "\ufeff",
+        "\u2800",
+        "\u3164",
+        "\u00ad",
+        "\u034f",
+        "\x00\x1b",
+        "\u202e",
+    ],
+)
+def test_nothing_that_can_be_seen_is_no_reason(reason: str | None) -> None:
+    assert not says_something(reason)
+    assert says_something(f"{reason}가{reason}")
+
+
 @pytest.mark.parametrize("kind", ["sqlite"])
 class TestOnOneDatabase:
     """The checks are the same code."""
@@ -159,6 +183,25 @@ class TestOnOneDatabase:
         with suppress(NotInLedger, IllegalMove, ConfigurationError):  # what is not there, or not possible now
             CASES[name](Silent(ann, "because"), stage.mine)
         assert [each for each in refused(stage) if each[-1] == "ReasonRequired"] == []
+
+    def test_invisible_reason_is_none_wherever_one_is_wanted(self, stage: Scene, access: Access) -> None:
+        access.set_role_reasons("operator", "always")
+        with pytest.raises(ReasonRequired):
+            stage.of(**{MINE: "operator"}).trigger(MINE, again=True, reason="\u200b")
+        root, before = stage.as_roles({ALL_JOBS: "admin"}), state(stage)
+        for act in (root.restored.accept, root.restored.as_copy, partial(root.pauses.pause, None)):
+            with pytest.raises(InvalidParameters, match=r"say why|needs a reason"):
+                act(reason="\u200b")
+        assert state(stage) == before
+
+    def test_row_that_somebody_deleted_is_made_again(self, stage: Scene, access: Access) -> None:
+        table, ledger = stage.app.ledger.tables.operating["role"], stage.app.ledger
+        ledger.write(lambda cursor: ledger.change(cursor, table.delete()))
+        access.set_role_reasons("operator", "always")
+        access.set_role_reasons("operator", "always")
+        assert [(each.role, each.reasons, each.set_by) for each in access.role_reasons()] == [
+            ("operator", "always", "root"), ("admin", "optional", None),
+        ]  # fmt: skip
 
     def test_looking_needs_none(self, stage: Scene, access: Access) -> None:
         access.set_role_reasons("admin", "always")

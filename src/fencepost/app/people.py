@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from fencepost.core.noted import LONGEST_REASON
+from fencepost.core.noted import LONGEST_REASON, says_something
 from fencepost.engine.run import attempt_of, current_run
 from fencepost.errors import InvalidParameters
 
 
 def person(by: object) -> str:
     """Return the name of the person; refuse an empty one."""
-    if not isinstance(by, str) or not by.strip():
+    if not isinstance(by, str) or not says_something(by):
         raise InvalidParameters("say who does this: by='ann'; the journal keeps it")
     return by.strip()
 
 
 def reason_given(reason: object) -> str:
     """Return the reason of an act that needs one; refuse an empty one, and one that the journal would refuse later."""
-    if not isinstance(reason, str) or not reason.strip():
+    if not isinstance(reason, str) or not says_something(reason):
         raise InvalidParameters("say why: reason='…'; the journal keeps it")
     if len(reason.strip()) > LONGEST_REASON:
         raise InvalidParameters(f"a reason has {LONGEST_REASON:,} characters at most; nothing was done")

@@ -17,6 +17,7 @@ from fencepost.app.records.versions import pause_version
 from fencepost.app.scoped import acting, actor
 from fencepost.core.duration import Duration
 from fencepost.core.nearest import suggestion
+from fencepost.core.noted import says_something
 from fencepost.core.rights import HumanAct
 from fencepost.errors import InvalidParameters, StateChanged
 from fencepost.ledger import jobs
@@ -76,7 +77,7 @@ class QueuePauses:
         """
         self._scope.require(HumanAct.PAUSE_ALL)
         who, name = actor(self._scope, by), self._known(queue)
-        if not reason.strip():
+        if not says_something(reason):
             raise InvalidParameters("a pause needs a reason: it is shown on every page")
         until_us = pause_end_us(self._ledger, until=until, duration=duration)
         check = _check(expect)

@@ -7,6 +7,7 @@ name is never removed, because existing entries use it.
 
 from __future__ import annotations
 
+import unicodedata
 from enum import StrEnum
 
 from fencepost.core.events import What
@@ -91,3 +92,11 @@ DONE_BY_PEOPLE = frozenset(
 
 LONGEST_REASON = 1_000
 """Characters. A reason is shown in tables, and that of a pause on every page: what is longer belongs elsewhere."""
+
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols that look like a space
+_UNSEEN = "CZM"  # control and format characters, separators, and marks that only change the character before them
+
+
+def says_something(text: str | None) -> bool:
+    """Return whether a reason, or a name, has a character that can be seen."""
+    return any(unicodedata.category(each)[0] not in _UNSEEN and each not in _BLANK for each in text or "")

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from fencepost.core.audit import PRUNED
+from fencepost.core.noted import says_something
 from fencepost.errors import NotAllowed, ReasonRequired
 
 ALL_JOBS = ""
@@ -186,7 +187,7 @@ class Scope:
 
     def saying(self, reason: str | None) -> Scope:
         """Return this scope for one act, for which this reason was given."""
-        return replace(self, is_silent=not (reason or "").strip())
+        return replace(self, is_silent=not says_something(reason))
 
     def require(self, act: HumanAct, job: str | None = None) -> None:
         """Raise `NotAllowed`, naming the role that is missing, unless `act` is allowed. Check first that it is seen.

@@ -167,8 +167,11 @@ def set_role_reasons(database: Database, cursor: Cursor, role: Role, reasons: st
     """Store whether a role has to give a reason for every act."""
     table = database.tables.operating["role"]
     values = {"reasons": reasons, "set_at": database.dialect.now(), "set_by": by}
-    if not database.change(cursor, update(table).where(table.c.role == role.value).values(values)):
-        database.change(cursor, insert(table).values({"role": role.value, **values}).inline())  # somebody deleted it
+    change = update(table).where(table.c.role == role.value).values(values)
+    if not database.change(cursor, change):  # somebody deleted the row
+        row = {"role": role.value, "reasons": reasons, "set_by": by}
+        database.dialect.insert_row(cursor, table, row)  # unless another process has just done the same
+        database.change(cursor, change)
 
 
 def move_permissions(database: Database, cursor: Cursor, old: str, new: str) -> int:

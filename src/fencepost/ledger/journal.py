@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Select, insert, select
 
-from fencepost.core.noted import DONE_BY_PEOPLE, LONGEST_REASON, Noted
+from fencepost.core.noted import DONE_BY_PEOPLE, LONGEST_REASON, Noted, says_something
 from fencepost.core.policy import Policy, Reason
 from fencepost.core.rights import Caller
 from fencepost.errors import InvalidParameters, InvalidPolicy
@@ -70,7 +70,7 @@ def _audit(database: Database, cursor: Cursor, what: Noted, about: About) -> Non
     """Record the act in the audit when the transaction commits. Refuse it if its reason is too long, or is wanted."""
     if len(about.reason or "") > LONGEST_REASON:
         raise InvalidParameters(f"a reason has {LONGEST_REASON:,} characters at most; nothing was done")
-    if not (about.reason or "").strip() and what not in _WITHOUT_REASON and about.job is not None:
+    if not says_something(about.reason) and what not in _WITHOUT_REASON and about.job is not None:
         _refuse_without_reason(database, cursor, about.job)
     caller = acting() or Caller(str(about.by))
     act = AuditAct(

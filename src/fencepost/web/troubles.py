@@ -27,6 +27,7 @@ from fencepost.errors import (
     NotAuthenticated,
     NotInLedger,
     ReasonRequired,
+    SchemaMismatch,
     StateChanged,
     StoreUnavailable,
     TooManyTries,
@@ -79,6 +80,7 @@ _STATUSES: tuple[tuple[type[FencepostError], int, str], ...] = (
     (LedgerHeld, 409, "The ledger is held"),
     (LedgerUnavailable, 503, "The ledger is away"),
     (StoreUnavailable, 503, "The lease store is away"),
+    (SchemaMismatch, 503, "Tables of another version"),
     (ConfigurationError, 400, "That cannot be"),
 )
 
