@@ -1,5 +1,6 @@
 """What the documents say can be typed, opened and run: commands, links, and the tests that they name."""
 
+import functools
 import re
 import shlex
 import subprocess
@@ -38,6 +39,12 @@ def words_of(command: str) -> list[str]:
     return words
 
 
+@functools.cache
+def _made() -> Any:
+    """The commands, put together once: that takes longer than to read all pages."""
+    return typer.main.get_command(app)
+
+
 def read(words: list[str]) -> None:
     """Read the words as the program does, and stop before anything is done."""
     words = [STANDING_FOR.get(word, word) for word in words]
@@ -45,7 +52,7 @@ def read(words: list[str]) -> None:
         if len(words) > 1:
             parse(words[1:], {"FENCEPOST_STORE": "memory://"})
         return
-    command: Any = typer.main.get_command(app)
+    command: Any = _made()
     context: Any = None
     name = "fencepost"
     while True:
