@@ -129,6 +129,10 @@ class Show:
 
     def _kill_the_busiest(self) -> str:
         view = self._watch(_is_importing, within_s=_IMPORT_WITHIN_S, what=None)
+        if view.busiest() is None:  # a busy machine was late with the import
+            view = self._watch(
+                lambda now: now.busiest() is not None, within_s=_START_WITHIN_S, what="a node is at work"
+            )
         name = view.busiest() or NODES[0]
         for run in view.running(name):
             self._say(f"{name} is working on {run.at_work}")
