@@ -77,7 +77,7 @@ WORDS = {
     "since without zone": (["runs", "--since", "2026-01-01T00:00"], "time zone"),
     "follow back": (["runs", "--follow", "--before", "7"], "--before"),
     "bad limit": (["runs", "--limit", "0"], "--limit"),
-    "bad run": (["show", "seven"], "RUN"),
+    "bad run": (["show", "seven"], "'seven' is not the number of a run; fencepost runs lists them"),
     "negative run": (["show", "-7"], "-7"),
     "why at a bad time": (["why", "settle", "--at", "noon"], "noon"),
     "a time that never came": (

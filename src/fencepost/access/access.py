@@ -265,7 +265,9 @@ class Access:
 
     def _require(self) -> None:
         if not self._scope.may(HumanAct.CHANGE_ACCESS):
-            raise NotAllowed(f"{self._scope.caller.name} may not see or change access: that needs the role admin")
+            raise NotAllowed(
+                f"{self._scope.caller.name} may not see or change access: that needs the role admin for all jobs"
+            )
 
     def _change(
         self,

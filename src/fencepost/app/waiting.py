@@ -79,7 +79,8 @@ def _holder(ledger: Ledger, row: RunRow, scope: Scope) -> str:
 
 def _its_time(row: RunRow) -> str:
     at_us = row.available_at - row.available_at % 1_000_000
-    return f"its time is {spelled_us(at_us).replace('T', ' ')}"
+    what = f"attempt {row.attempts + 1} begins at" if row.attempts else "its time is"
+    return f"{what} {spelled_us(at_us).replace('T', ' ')}"
 
 
 def _in_queue(cluster: ClusterState, row: RunRow) -> str:

@@ -44,6 +44,7 @@ Again = Annotated[bool, typer.Option("--again", help="Request it even if the sam
 
 _POLL_EVERY_S = 0.5
 _PATIENCE_S = 5.0
+_FIRST_PATIENCE_S = 2.0  # a run that is claimed at once has begun by then; else people want to know why
 
 
 def trigger(
@@ -342,10 +343,10 @@ def _due_cells(due: DueRecord) -> tuple[str, ...]:
 
 
 def _ended(ops: Operations, run_id: int) -> RunRecord:
-    """Wait for the end of the run. Report failed attempts, and every 5 seconds a change of what it waits for."""
+    """Wait for the end of the run. Report failed attempts, and now and then a change of what it waits for."""
     reported: str | None = None
     reported_attempt = 0
-    report_at = ops.runtime.monotonic() + _PATIENCE_S
+    report_at = ops.runtime.monotonic() + _FIRST_PATIENCE_S
     while (run := ops.run(run_id)).state not in TERMINAL:
         reported_attempt = _report_failed(ops, run, reported_attempt)
         if ops.runtime.monotonic() >= report_at:

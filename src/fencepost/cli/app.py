@@ -162,7 +162,9 @@ def _root(
     token_file: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="Read the API token for it from FILE. Default: $FENCEPOST_TOKEN.", show_default=False
+            metavar="FILE",
+            help="Read the API token for it from FILE, instead of from the variable FENCEPOST_TOKEN.",
+            show_default=False,
         ),
     ] = "",
     insecure_http: Annotated[

@@ -56,7 +56,15 @@ PauseFor = Annotated[
 Tz = Annotated[
     str, typer.Option("--tz", metavar="ZONE", help="The zone of times written without one.", show_default=False)
 ]
-RunId = Annotated[int, typer.Argument(metavar="RUN", min=1, help="The number of the run.")]
+
+
+def _run_number(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise typer.BadParameter(f"{text!r} is not the number of a run; fencepost runs lists them")
+    return int(text)
+
+
+RunId = Annotated[int, typer.Argument(metavar="RUN", parser=_run_number, help="The number of the run.")]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The name of the job.")]
 
 

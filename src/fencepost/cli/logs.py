@@ -68,8 +68,13 @@ def logs(
         if follow:
             _follow(ops, run, attempt, shown)
         elif shown.position is None:
-            complain(f"run {run} has no log: it wrote nothing so far, or its node keeps no logs")
+            complain(_without_log(run, attempt))
     return Exit.OK
+
+
+def _without_log(run: int, attempt: int | None) -> str:
+    of = "" if attempt is None else f" of attempt {attempt}, if there was one"
+    return f"run {run} has no log{of}: it wrote nothing so far, or its node keeps no logs"
 
 
 class _Shown:

@@ -91,6 +91,8 @@ def list_permissions(
     elif found:
         columns = ("principal", "role", "job", "given", "by")
         draw_rows(columns, map(_cells, found), spare=("by", "given"))
+    elif principal:
+        print(f"{principal} has no permission; fencepost permissions list shows who has")
     else:
         print("nobody has a permission; fencepost users add NAME --role admin adds the first admin")
     return Exit.OK
@@ -121,8 +123,12 @@ def reasons(
         if not role:
             return _show_reasons(change.role_reasons(), as_json=as_json)
         change.set_role_reasons(role, wanted, reason=reason or None)
-    must = "has to give a reason" if wanted == "always" else "needs no reason"
-    return answer({"role": role, "reasons": wanted}, f"the role {role} {must} for every act", as_json=as_json)
+    must = (
+        "has to give a reason for every act"
+        if wanted == "always"
+        else "need not give reasons, but where a job asks for one"
+    )
+    return answer({"role": role, "reasons": wanted}, f"the role {role} {must}", as_json=as_json)
 
 
 def _show_reasons(found: list[RoleReasons], *, as_json: bool) -> int:

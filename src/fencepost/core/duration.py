@@ -13,7 +13,7 @@ Duration = str | int | float | timedelta
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _WHOLE = re.compile(rf"(?:{_PART.pattern}\s*)+")
-_HELP = 'write it as "30s", "500ms", "5m", "1h30m", or as a number of seconds'
+_HELP = 'write it as "30s", "500ms", "5m", "1h30m", "30d", or as a number of seconds'
 
 
 def seconds(value: Duration, *, what: str = "duration") -> float:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from fencepost.core.rights import NEEDS
+from fencepost.core.rights import NEEDS, WITHOUT_JOB
 from fencepost.core.tick import instant
 from fencepost.errors import (
     AlreadyRequested,
@@ -141,7 +141,8 @@ class TroublePages:
     def not_allowed(self, act: HumanAct, passing: Passing, scope: AsgiScope) -> Response:
         """Return the response to one who has a right for no job at all."""
         name = "You" if passing.entry is None else passing.entry.name
-        needed = f"{name} may not do this ({act}): it needs the role {NEEDS[act]}"
+        where = " for all jobs" if act in WITHOUT_JOB else ""
+        needed = f"{name} may not do this ({act}): it needs the role {NEEDS[act]}{where}"
         told = PageTrouble(403, "Not allowed", f"{needed}. An admin can give it: fencepost permissions.")
         return self._told(told, passing, scope.get("root_path", ""))
 
