@@ -272,6 +272,32 @@ def test_search_without_an_index_finds_all_in_order_page_by_page_both_ways(every
     assert [*seen, *(each.id for each in page.runs)] == matching
 
 
+class Restored(History):
+    """The same, with a million ids left out in the middle, as by a ledger that was restored."""
+
+    def __call__(self, wanted, *, before_id=None, after_id=None, limit):
+        def inner(edge: int | None) -> int | None:
+            return edge if edge is None or edge <= 300 else max(300, edge - 1_000_000)
+
+        before = None if before_id is None else (before_id if before_id <= 300 else max(301, before_id - 1_000_000))
+        rows = super().__call__(wanted, before_id=before, after_id=inner(after_id), limit=limit)
+        return [SimpleNamespace(id=each.id + 1_000_000 * (each.id > 300), created_at=NOW) for each in rows]
+
+
+def test_ids_that_were_left_out_are_passed_over_both_ways() -> None:
+    history = Restored(600, 10)
+    matching = [each + 1_000_000 * (each > 300) for each in range(10, 601, 10)]
+    first = history.find()
+    second = history.find(before_id=first.next_before)
+    assert [each.id for each in (*first.runs, *second.runs)] == matching[::-1]
+    assert second.next_before is None
+    third = history.find(after_id=0)
+    fourth = history.find(after_id=third.next_after)
+    assert [each.id for each in (*third.runs, *fourth.runs)] == matching
+    assert fourth.next_after is None
+    assert len(history.reads) < 20
+
+
 def test_search_without_an_index_reads_little_if_the_page_is_full_soon() -> None:
     history = History(130_000, 1)
     assert [each.id for each in history.find().runs] == list(range(130_000, 129_950, -1))

@@ -138,7 +138,7 @@ class _Search:
             bottom = max(floor, top - stretch)
             if not self._look(bottom, top, is_rising=False):
                 break
-            top, stretch = bottom, min(2 * stretch, _LONGEST_STRETCH)
+            top, stretch = self._before_gap(bottom), min(2 * stretch, _LONGEST_STRETCH)
         if len(self._found) > self._size:
             return RunsFound(self._found[: self._size], next_before=self._found[self._size - 1].id)
         return self._ended(None if top <= floor else top)
@@ -151,7 +151,7 @@ class _Search:
             end = min(top, bottom + stretch)
             if not self._look(bottom, end, is_rising=True):
                 break
-            bottom, stretch = end, min(2 * stretch, _LONGEST_STRETCH)
+            bottom, stretch = self._after_gap(end), min(2 * stretch, _LONGEST_STRETCH)
         if len(self._found) > self._size:
             return RunsFound(self._found[: self._size], next_after=self._found[self._size - 1].id)
         found = self._ended(None if bottom >= top else bottom)
@@ -207,6 +207,21 @@ class _Search:
         return RunsFound(
             self._found, next_before=edge, looked_through=self._read, looked_back_to=edge, looked_back_at=at
         )
+
+    def _before_gap(self, top: int) -> int:
+        """Return where the next stretch ends: a ledger that was restored has left out a million ids."""
+        try:
+            below = self._ask(RunFilter(jobs=self._wanted.jobs), before_id=top, limit=1)
+        except LedgerUnavailable:  # the next look ends the search
+            return top
+        return below[0].id + 1 if below else 0
+
+    def _after_gap(self, bottom: int) -> int:
+        try:
+            above = self._ask(RunFilter(jobs=self._wanted.jobs), after_id=bottom - 1, limit=1)
+        except LedgerUnavailable:
+            return bottom
+        return above[0].id if above else bottom
 
     def _top(self) -> int:
         newest = self._ask(RunFilter(jobs=self._wanted.jobs, until_us=self._wanted.until_us), limit=1)
