@@ -54,8 +54,11 @@ def test_what_a_late_answer_says_of_the_time_is_not_believed(runtime, clock) -> 
 
 def test_the_first_answer_counts_however_late_it_is(runtime) -> None:
     clock = LedgerClock(runtime, longest_gap_s=5.0)
-    assert clock.observe(NOON_US, since=runtime.at - HOUR_S)
+    assert clock.observe(NOON_US, since=runtime.at - 2 * HOUR_S)
     assert clock.is_known
+    runtime.at += 1
+    assert clock.observe(NOON_US + round(2 * HOUR_S) * SECOND_US, since=runtime.at)
+    assert clock.unreported_leaps() == []
 
 
 def test_a_leap_in_an_answer_that_came_at_once_stops_it_and_is_reported_once(runtime, clock) -> None:

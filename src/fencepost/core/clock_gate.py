@@ -6,8 +6,9 @@ gate closes: the node plans nothing and declares no node dead until the clock is
 has checked it and restarts the node. A jump back is reported and then accepted: it repeats nothing, because planning
 only moves forward, and it makes no node look dead.
 
-A clock that jumped back and is put right within an hour is trusted again: a database whose machine was suspended shows
-an old time until the machine has asked for the right one. It is trusted as far as it was before it jumped back.
+A clock that had been followed for ten minutes, jumped back, and is put right within an hour is trusted again: a
+database whose machine was suspended shows an old time until the machine has asked for the right one. This holds once an
+hour, so that two clocks that answer in turn close the gate.
 
 **Not promised.** That a jump below the limit is noticed; misfire policies handle it. Nor that a jump is noticed that
 happened while the node was not running.
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 
 LIMIT_US = 3_600_000_000  # an hour: far more than the corrections of a healthy clock, which are accepted
 _RETURN_WITHIN_S = 3600.0  # services that set clocks ask every few minutes, some every half an hour
+_FOLLOWED_S = 600.0  # a clock that was wrong for a moment, and then right, is not to be trusted when it is wrong again
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,15 @@ class Leap:
 class ClockGate:
     """Decides whether the ledger's clock can be trusted. The caller serializes the calls."""
 
-    __slots__ = ("_first_ledger_us", "_first_now", "_left", "_left_at", "_limit_us", "leap")
+    __slots__ = ("_first_ledger_us", "_first_now", "_left", "_left_at", "_limit_us", "_returned_at", "_since", "leap")
 
     def __init__(self, limit_us: int = LIMIT_US) -> None:
         self._limit_us = limit_us
         self._first_ledger_us: int | None = None
         self._first_now = 0.0
-        self._left = 0  # what the ledger's time minus ours was before it jumped back, at most, if it did so lately
-        self._left_at = float("-inf")
+        self._since = 0.0  # when the clock began to advance as it does now
+        self._left = 0  # what the ledger's time minus ours was before it jumped back
+        self._left_at = self._returned_at = float("-inf")
         self.leap: Leap | None = None
 
     @property
@@ -60,9 +63,14 @@ class ClockGate:
 
         The first reading is trusted. Small differences come from slewing clocks, and are accepted.
         """
-        off_us = self._off_us(ledger_us, now)
-        if off_us < -self._limit_us:
-            self._leave(ledger_us - off_us - round(now * 1_000_000), now)
+        off_us, is_back = self._off_us(ledger_us, now)
+        if self._first_ledger_us is None:
+            self._since = now
+        elif is_back:
+            self._since = self._returned_at = now
+            self._left_at = float("-inf")
+        elif off_us < -self._limit_us:
+            self._leave(ledger_us - off_us, now)
         self.leap = Leap(off_us) if abs(off_us) > self._limit_us else None
         if off_us <= self._limit_us:
             self._follow(ledger_us, now)
@@ -70,24 +78,23 @@ class ClockGate:
 
     def is_ahead(self, ledger_us: int, now: float) -> bool:
         """Return whether this would be a jump ahead, without noting it."""
-        return self._off_us(ledger_us, now) > self._limit_us
+        return self._off_us(ledger_us, now)[0] > self._limit_us
 
-    def _off_us(self, ledger_us: int, now: float) -> int:
-        """Return how far this is from what was to be expected: nothing, where it is as before a jump back."""
+    def _off_us(self, ledger_us: int, now: float) -> tuple[int, bool]:
+        """Return how far this is from what was expected, and whether it is as before a jump back of the last hour."""
         if self._first_ledger_us is None:
-            return 0
+            return 0, False
         off_us = ledger_us - self._first_ledger_us - round((now - self._first_now) * 1_000_000)
-        return 0 if off_us > self._limit_us and self._is_back(ledger_us, now) else off_us
+        if off_us <= self._limit_us or now - self._left_at > _RETURN_WITHIN_S:
+            return off_us, False
+        is_back = abs(ledger_us - round(now * 1_000_000) - self._left) <= self._limit_us
+        return (0, True) if is_back else (off_us, False)
 
-    def _leave(self, left: int, now: float) -> None:
-        """Note a jump back. Of several in a row, what counts is where the clock was before the first."""
-        self._left = max(left, self._left) if now - self._left_at <= _RETURN_WITHIN_S else left
-        self._left_at = now
-
-    def _is_back(self, ledger_us: int, now: float) -> bool:
-        """Whether this is the time that was trusted before a jump back of the last hour."""
-        off_us = ledger_us - round(now * 1_000_000) - self._left
-        return now - self._left_at <= _RETURN_WITHIN_S and abs(off_us) <= self._limit_us
+    def _leave(self, expected_us: int, now: float) -> None:
+        """Note a jump back, from where the clock may return. Of several in a row, that is before the first."""
+        if now - self._since >= _FOLLOWED_S and now - self._returned_at > _RETURN_WITHIN_S:
+            self._left, self._left_at = expected_us - round(now * 1_000_000), now
+        self._since = now
 
     def _follow(self, ledger_us: int, now: float) -> None:
         self._first_ledger_us = ledger_us

@@ -38,11 +38,13 @@ class LedgerClock:
             if ledger_us == self._observed_us:
                 return self._gate.is_open
             self._contact.answered(now)
-            is_late = now - since > _LATE_S and self._observed_us is not None
-            if is_late and not self._gate.is_ahead(ledger_us, now):
+            is_late = now - since > _LATE_S and not self._gate.is_ahead(ledger_us, now)
+            if is_late and self._observed_us is not None:
                 return self._gate.is_open
             self._observed_us = ledger_us
             self._ahead_us = ledger_us - round(now * 1_000_000)
+            if is_late:  # the first answer: better than nothing, but later ones are not compared with it
+                return self._gate.is_open
             was_open = self._gate.is_open
             leap = self._gate.observe(ledger_us=ledger_us, now=now)
             if leap is not None and was_open:  # a leap that lasts is reported once
