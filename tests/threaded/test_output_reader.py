@@ -6,7 +6,9 @@ import os
 
 import pytest
 
+from fencepost.core.output_frames import begin_frame, end_frame, log_frames, mark_of
 from fencepost.testing import until
+from fencepost.threaded import output_reader
 from fencepost.threaded.output_reader import OutputPipes, OutputReader
 
 
@@ -41,3 +43,43 @@ def test_a_sink_that_fails_does_not_end_the_reading(capfd: pytest.CaptureFixture
         until(lambda ends=source: sink.ends == ends, 30, "its end is noted")
     reader.close()
     assert capfd.readouterr().out == "a line\n" * 2
+
+
+MARK = mark_of("0a" * 12)
+RUN = begin_frame(MARK, 7, 1) + b"a line\n" + end_frame(MARK)
+
+
+class Quiet(Failing):
+    """A sink that passes on nothing."""
+
+    def written(self, source: int, stream: int, chunk: bytes) -> bytes:
+        self.read += len(chunk)
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("written", "naps"),
+    [
+        (RUN, True),
+        (RUN * 9, True),
+        (RUN + begin_frame(MARK, 8, 1), False),  # which goes on
+        (begin_frame(MARK, 7, 1) + b"a line\n", False),
+        (b"".join(log_frames(MARK, b"e;")), False),
+        (b"e;", False),
+        (MARK[:2] + b"no digits e;", False),
+        (b"x" * 4096, False),  # more than a small pipe holds: the job waits for us
+    ],
+)
+def test_it_pauses_between_short_runs_only(monkeypatch: pytest.MonkeyPatch, written: bytes, naps: bool) -> None:
+    sink, napped = Quiet(), []
+    monkeypatch.setattr(output_reader, "_nap", lambda: napped.append(sink.read))
+    reader, pipes = OutputReader(sink), OutputPipes()
+    reader.add(1, *pipes.exits)
+    os.write(pipes.entrances[0], written)
+    until(lambda: sink.read == len(written), 30, "it is read")
+    os.write(pipes.entrances[0], b"the next\n")
+    until(lambda: sink.read > len(written), 30, "the next is read")
+    for entrance in pipes.entrances:
+        os.close(entrance)
+    reader.close()
+    assert (len(written) in napped) == naps

@@ -23,6 +23,8 @@ from typing import NamedTuple
 
 LARGEST_FRAME = 4096  # PIPE_BUF on Linux: what is written at once stays together
 _LONGEST_HEAD = 64
+_BEGINS_MARK = b"\x00\x1e"
+_END_FRAME = re.compile(_BEGINS_MARK + rb"[0-9a-f]+e;")
 
 
 class Begin(NamedTuple):
@@ -56,7 +58,7 @@ Piece = bytes | Begin | End | Logged | Kept
 
 def mark_of(secret: str) -> bytes:
     """Return what begins a frame."""
-    return b"\x00\x1e" + secret.encode()
+    return _BEGINS_MARK + secret.encode()
 
 
 def begin_frame(mark: bytes, run_id: int, attempt: int) -> bytes:
@@ -65,6 +67,12 @@ def begin_frame(mark: bytes, run_id: int, attempt: int) -> bytes:
 
 def end_frame(mark: bytes) -> bytes:
     return mark + b"e;"
+
+
+def ends_with_an_end(chunk: bytes) -> bool:
+    """Whether the last of a chunk is the end of an attempt: its worker had nothing more to write then."""
+    start = chunk.rfind(_BEGINS_MARK, -_LONGEST_HEAD)
+    return start >= 0 and _END_FRAME.fullmatch(chunk, start) is not None
 
 
 def log_frames(mark: bytes, text: bytes) -> Iterator[bytes]:

@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
+from fencepost.core.output_frames import ends_with_an_end
 from fencepost.core.runtime import OutputSink
 from fencepost.threaded import passing_on
 from fencepost.threaded.inherited import keep_from_children
@@ -27,7 +28,7 @@ _CHUNK = 1 << 16
 _TURNS = 16  # chunks of one pipe before the others get their turn: more than a pipe holds would be unfair
 _ROOM = 1 << 20
 _F_SETPIPE_SZ = 1031
-_NAP_S = 0.005  # after reading little: short runs follow each other, and each would wake this thread. Nobody sees 5 ms
+_NAP_S = 0.005  # while short runs follow each other: each would wake this thread several times
 _END_S = 1.0
 
 
@@ -100,10 +101,10 @@ class OutputReader:
     def _run(self) -> None:
         while not self._is_closing:
             ready = [descriptor for descriptor, _ in self._poll.poll()]
-            is_flood = self._read_all(ready)
+            is_between_runs = self._read_all(ready)
             self._report_ended()
-            if not is_flood:
-                time.sleep(_NAP_S)
+            if is_between_runs:
+                _nap()
         for descriptor, pipe in list(self._pipes.items()):
             self._read(descriptor, pipe)
         for source in {pipe.source for pipe in self._pipes.values()}:
@@ -111,24 +112,30 @@ class OutputReader:
         self._release()
 
     def _read_all(self, ready: list[int]) -> bool:
-        """Read these; return whether there was so much in a pipe that it may soon be full again."""
-        is_flood = False
+        """Read these; return whether there was something, and all of it ended with the end of a run.
+
+        While a run goes on, it is read at once: what it writes to both pipes stays nearly in order, and a small pipe
+        that is full does not stop it.
+        """
+        has_ended = []
         for descriptor in ready:
             pipe = self._pipes.get(descriptor)
             if pipe is not None:
-                is_flood |= self._read(descriptor, pipe)
+                has_ended.append(self._read(descriptor, pipe))
             elif descriptor == self._woken:
                 with suppress(BlockingIOError):
                     os.read(self._woken, 4096)
-        return is_flood
+        return bool(has_ended) and all(has_ended)
 
     def _read(self, descriptor: int, pipe: _Pipe) -> bool:
-        """Read what is there, within limits; return whether that was much."""
-        for turn in range(_TURNS):
+        """Read what is there, within limits; return whether it ended with the end of a run."""
+        chunk = b""
+        for _ in range(_TURNS):
+            before = chunk
             try:
                 chunk = os.read(descriptor, _CHUNK)
             except BlockingIOError:
-                return turn > 0
+                return ends_with_an_end(before)
             except OSError:
                 chunk = b""
             if not chunk:
@@ -136,8 +143,8 @@ class OutputReader:
                 return False
             passing_on.pass_on(pipe.stream, self._passed(pipe, chunk))
             if len(chunk) < _CHUNK:
-                return turn > 0
-        return True
+                break
+        return ends_with_an_end(chunk)
 
     def _passed(self, pipe: _Pipe, chunk: bytes) -> bytes:
         """Hand a chunk to the sink. Whatever fails there, reading goes on: without it, jobs that print would wait."""
@@ -181,6 +188,10 @@ class OutputReader:
                 os.close(descriptor)
         self._pipes.clear()
         self._poll.close()
+
+
+def _nap() -> None:
+    time.sleep(_NAP_S)
 
 
 class OutputPipes:
