@@ -151,7 +151,7 @@ class _Search:
             end = min(top, bottom + stretch)
             if not self._look(bottom, end, is_rising=True):
                 break
-            bottom, stretch = self._after_gap(end), min(2 * stretch, _LONGEST_STRETCH)
+            bottom, stretch = self._after_gap(end, top), min(2 * stretch, _LONGEST_STRETCH)
         if len(self._found) > self._size:
             return RunsFound(self._found[: self._size], next_after=self._found[self._size - 1].id)
         found = self._ended(None if bottom >= top else bottom)
@@ -216,12 +216,13 @@ class _Search:
             return top
         return below[0].id + 1 if below else 0
 
-    def _after_gap(self, bottom: int) -> int:
+    def _after_gap(self, bottom: int, top: int) -> int:
+        """Return where the next stretch begins: at `top` if there is nothing more."""
         try:
             above = self._ask(RunFilter(jobs=self._wanted.jobs), after_id=bottom - 1, limit=1)
         except LedgerUnavailable:
             return bottom
-        return above[0].id if above else bottom
+        return min(above[0].id, top) if above else top
 
     def _top(self) -> int:
         newest = self._ask(RunFilter(jobs=self._wanted.jobs, until_us=self._wanted.until_us), limit=1)

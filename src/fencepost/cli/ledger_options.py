@@ -58,9 +58,12 @@ Tz = Annotated[
 ]
 
 
+_MOST_DIGITS = 100  # far more than an id has: those that are too large are simply not on record
+
+
 def _run_number(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise typer.BadParameter(f"{text!r} is not the number of a run; fencepost runs lists them")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or not int(text):
+        raise typer.BadParameter(f"{text[:40]!r} is not the number of a run; fencepost runs lists them")
     return int(text)
 
 

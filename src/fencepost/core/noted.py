@@ -94,9 +94,9 @@ LONGEST_REASON = 1_000
 """Characters. A reason is shown in tables, and that of a pause on every page: what is longer belongs elsewhere."""
 
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols that look like a space
-_UNSEEN = "CZM"  # control and format characters, separators, and marks that only change the character before them
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zs", "Zl", "Zp", "Mn", "Me", "Mc"})  # marks only change the character before
 
 
 def says_something(text: str | None) -> bool:
     """Return whether a reason, or a name, has a character that can be seen."""
-    return any(unicodedata.category(each)[0] not in _UNSEEN and each not in _BLANK for each in text or "")
+    return any(unicodedata.category(each) not in _UNSEEN and each not in _BLANK for each in text or "")

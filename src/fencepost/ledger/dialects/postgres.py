@@ -130,7 +130,7 @@ class PostgresDialect(Dialect):
                 return ids
 
     def insert_absent(self, cursor: Cursor, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        """Pass each column as one array: a parameter for each value takes five times as long."""
+        """Pass each column as one array: a parameter for each value takes five times as long. No value may be None."""
         is_bytes = [isinstance(value, bytes) for value in rows[0]]
         chosen = ", ".join(f"decode(c{at}, 'hex')" if each else f"c{at}" for at, each in enumerate(is_bytes))
         arrays = ", ".join("%s::text[]" if each else "%s::bigint[]" for each in is_bytes)
@@ -140,7 +140,7 @@ class PostgresDialect(Dialect):
         texts = [
             map(bytes.hex, each) if hexed else map(str, each) for each, hexed in zip(values, is_bytes, strict=True)
         ]
-        cursor.execute(self.spelling.insert_if_absent(into), [f"{{{','.join(each)}}}" for each in texts])
+        cursor.execute(self.spelling.insert_if_absent(into), ['{"' + '","'.join(each) + '"}' for each in texts])
 
     def evidence(self, cursor: Cursor) -> dict[str, str]:
         """Return the cluster's system identifier and the oids of the database and of the identity table.
