@@ -12,7 +12,15 @@ from fencepost.app.composing import declared_by, publish
 from fencepost.core.overlap import START, WAIT
 from fencepost.core.schedule import schedule_to_json
 from fencepost.engine.requesting import on_record
-from fencepost.errors import InvalidName, InvalidParameters, InvalidSchedule, LedgerRefused, NoSuchJob, NoSuchSchedule
+from fencepost.errors import (
+    InvalidName,
+    InvalidParameters,
+    InvalidSchedule,
+    LedgerRefused,
+    LedgerUnavailable,
+    NoSuchJob,
+    NoSuchSchedule,
+)
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.declared import apply
 from fencepost.ledger.deploys import sync_code
@@ -189,6 +197,29 @@ def test_a_job_that_stands_as_declared_is_no_reason_for_a_warning_about_a_later_
     assert [event.job for event in told if "nodes of a later deploy have this job" in (event.reason or "")] == ["tick"]
     for app in (older, newer, restarted):
         app.close()
+
+
+def test_declarations_are_stored_once_more_if_the_ledger_did_not_answer(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server ends the transaction of a process that was slow: that must not end the start of a node."""
+    times: list[int] = []
+
+    def losing(*values: Any) -> Any:
+        times.append(len(times))
+        applied = apply(*values)
+        if times[-1] == 0 or len(times) > 2:
+            raise LedgerUnavailable("the reply was lost")
+        return applied
+
+    monkeypatch.setattr("fencepost.app.composing.apply", losing)
+    app = App(url)
+    app.command("tick", ["true"], every("1h"))
+    publish(app)
+    assert (len(times), app.schedules.get("tick").schedule) == (2, every("1h"))
+    with pytest.raises(LedgerUnavailable):
+        publish(app)
+    app.close()
 
 
 def test_when_the_last_node_of_a_later_deploy_has_left_those_that_are_left_apply_theirs(url: str) -> None:

@@ -227,7 +227,10 @@ def publish(app: App) -> None:
     """Record the jobs and schedules of the code. What a later deploy has recorded stays."""
     declared = declared_by(app)
     generation = declared.generation
-    applied = apply(app.ledger, declared)
+    try:
+        applied = apply(app.ledger, declared)
+    except LedgerUnavailable:  # perhaps the server ended a transaction because this process was slow; to repeat is safe
+        applied = apply(app.ledger, declared)
     for name in applied.kept:
         app.emit(Event(What.RUNNER_WARNING, job=name, reason=_KEPT_JOB.format(generation)))
     for name in sorted(applied.yielded):
