@@ -63,6 +63,7 @@ class LockedProgram:
         if (missing := self._program_is_missing()) is not None:
             return missing
         with (
+            self._relay.swallowed_quietly(),
             self._runtime.on_signals(FORWARDED, self._relay.receive),
             self._connected() as locks,
         ):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from fencepost.cli.exits import Exit
 from fencepost.core.runtime import GuardedProcess
 
@@ -23,8 +27,18 @@ class SignalRelay:
         elif self._waiting is not None:
             self._waiting.append(number)
         else:
-            self.ended_by = number  # stored as well: a driver may swallow the exception
+            self.ended_by = number  # stored as well: a driver, or a callback of Python's, may swallow the exception
             raise SystemExit(Exit.SIGNALLED + number)
+
+    @contextmanager
+    def swallowed_quietly(self) -> Iterator[None]:
+        """Print no traceback where Python swallows the exception of a signal; the command ends by `ended_by` then."""
+        report = sys.unraisablehook
+        sys.unraisablehook = lambda what: None if issubclass(what.exc_type, SystemExit) else report(what)
+        try:
+            yield
+        finally:
+            sys.unraisablehook = report
 
     def is_active(self) -> bool:
         """Whether no signal has ended this command yet."""
