@@ -35,7 +35,7 @@ WHERE r.state = 'running' AND """
 _WAITERS = """
 SELECT r.exclusive_key, r.id, r.job FROM {run} r
 WHERE r.state = 'waiting' AND r.waits_for = 'key' AND """
-_AFTER, _OF_JOBS, _AMONG = "r.exclusive_key > %s", " AND {texts:r.job}", "{texts:r.exclusive_key}"
+_AFTER, _OF_JOBS, _AMONG = "r.exclusive_key > %s", " AND {texts:coalesce(r.job, '')}", "{texts:r.exclusive_key}"
 _BY_KEY = " ORDER BY r.exclusive_key LIMIT %s"
 _BY_TURN = " ORDER BY r.exclusive_key, r.priority DESC, r.id LIMIT %s"  # as the index of waiting runs has them
 

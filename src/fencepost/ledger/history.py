@@ -151,13 +151,14 @@ def runs(
         return []
 
     def work(cursor: Cursor) -> list[RunRow]:
-        query = _within(database, cursor, _filtered(database, _all(database), wanted), wanted)
+        are_few = _are_few(database, cursor, wanted)
+        filtered = _filtered(database, _all(database), wanted, along_ids=not are_few)
+        query = _within(database, cursor, filtered, wanted)
         if before_id is not None:
             query = query.where(id_ < before_id)
         if after_id is not None:
             query = query.where(id_ > after_id)
         is_rising = after_id is not None
-        are_few = _are_few(database, cursor, wanted)
         queries = _by_state(database, query, wanted, is_rising, are_few=are_few, for_anything=waits_for_anything)
         pages = [database.rows(cursor, page.limit(limit)) for page in queries]
         found = sorted((RunRow(*row) for page in pages for row in page), key=_id_of, reverse=not is_rising)
@@ -251,8 +252,16 @@ def _along_job(database: Database, query: Select[Any], wanted: RunFilter) -> Sel
 def _of_jobs(database: Database, query: Select[Any], wanted: RunFilter) -> Select[Any]:
     if wanted.jobs is None or wanted.job is not None:
         return query
-    # Not by the index of jobs: SQLite takes it for better than that of what is live, and reads all runs of these jobs.
-    return query.where(func.coalesce(database.tables.run.c.job, "").in_(sorted(wanted.jobs)))
+    return query.where(of_jobs(database, wanted.jobs))
+
+
+def of_jobs(database: Database, jobs: Collection[str]) -> Any:
+    """Return the condition that a run is of these jobs, for queries in which another index leads to few runs.
+
+    The index of jobs is hidden from the query planner: SQLite takes it for the better one, and reads all runs of these
+    jobs in history.
+    """
+    return func.coalesce(database.tables.run.c.job, "").in_(sorted(jobs))
 
 
 def _within(database: Database, cursor: Cursor, query: Select[Any], wanted: RunFilter) -> Select[Any]:
@@ -396,8 +405,7 @@ def runs_of_state(
         return []
     query = _all(database).where(c.state == _as_literal(state), *conditions).limit(limit)
     if jobs is not None:
-        # Hidden from the query planner: few runs have this state, but a job may have many runs in history.
-        query = query.where(func.coalesce(c.job, "").in_(sorted(jobs)))
+        query = query.where(of_jobs(database, jobs))
     ordered = query if order is None else query.order_by(order)
     return database.read(lambda cursor: [RunRow(*row) for row in database.rows(cursor, ordered)])
 
@@ -407,7 +415,7 @@ def running_by_node(database: Database, *, jobs: Collection[str] | None = None) 
     c = database.tables.run.c
     query = select(c.node, func.count()).where(c.state == _as_literal("running"), c.node.is_not(None)).group_by(c.node)
     if jobs is not None:
-        query = query.where(c.job.in_(sorted(jobs)))
+        query = query.where(of_jobs(database, jobs))
     return database.read(lambda cursor: {row[0]: int(row[1]) for row in database.rows(cursor, query)})
 
 
@@ -423,11 +431,17 @@ def _all(database: Database) -> Select[Any]:
     return select(*(database.tables.run.c[name] for name in RunRow._fields))
 
 
-def _filtered(database: Database, query: Select[Any], wanted: RunFilter) -> Select[Any]:
+def _filtered(database: Database, query: Select[Any], wanted: RunFilter, *, along_ids: bool = False) -> Select[Any]:
+    """Restrict a query to what is wanted. `along_ids`: it reads a page in the order of ids.
+
+    Then SQLite does not get to see that there is an index of schedules: it would read and sort all runs of one.
+    """
     c = database.tables.run.c
     for name in _EQUAL:
         if (value := getattr(wanted, name)) is not None:
-            query = query.where(c[name] == (_as_literal(value) if name == "waits_for" else value))
+            is_hidden = name == "schedule" and along_ids and not database.dialect.weighs_sorting
+            column = func.coalesce(c[name], "") if is_hidden else c[name]
+            query = query.where(column == (_as_literal(value) if name == "waits_for" else value))
     if wanted.ids is not None:
         query = query.where(c.id.in_(wanted.ids))
     for name, text in (wanted.params or {}).items():  # fewer rows are read: what they really have is compared later

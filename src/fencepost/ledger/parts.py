@@ -20,6 +20,7 @@ from fencepost.core.identity import fitted
 from fencepost.core.states import RunState, WaitsFor
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.history import of_jobs
 
 _KEYS_PER_QUERY = 500  # bounds the length of a statement
 
@@ -63,7 +64,7 @@ def parts_of(database: Database, parent_id: int, *, jobs: Collection[str] | None
         c.origin_key >= prefix, c.origin_key < f"part:{parent_id};"
     )
     if jobs is not None:
-        query = query.where(c.job.in_(sorted(jobs)))
+        query = query.where(of_jobs(database, jobs))
     return sorted(database.read(lambda cursor: [Part(*row) for row in database.rows(cursor, query)]))
 
 

@@ -65,6 +65,7 @@ class Dialect(ABC):
     has_procedures: bool = False  # the database holds stored procedures of the ledger, called together with COMMIT
     has_sequences: bool = False  # ids come from separate sequences, which can be behind the tables after a restore
     deletes_with_limit: bool = False
+    weighs_sorting: bool = True  # the query planner compares sorting all rows of one index with the order of another
     counts_left_out: bool = False  # the row count of an INSERT includes rows that it left out as duplicates
 
     def __init__(self, url: LedgerUrl, runtime: Runtime) -> None:

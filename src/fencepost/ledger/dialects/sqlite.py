@@ -28,6 +28,7 @@ class SqliteDialect(Dialect):
     mark = "?"
     spelling = SPELLING["sqlite"]
     has_one_writer = True
+    weighs_sorting = False
     keeps_journal_mode = False  # set for a file that does not belong to the ledger
 
     @property
