@@ -85,10 +85,20 @@ class Hub:
 
     def run(self, until: float) -> None:
         """Run all tasks up to `until`."""
-        heap = self._heap
         self._until = until
+        while (task := self._next()) is not None:
+            task.greenlet.switch()
+            self.current = None
+        self.now = max(self.now, until)
+
+    def _next(self, *, may_begin: bool = True) -> GreenTask | None:
+        """Move the clock to the next wake-up, and return whose it is; None if it is not due yet."""
+        heap, until = self._heap, self._until
         while heap and heap[0][0] <= until:
-            at, _, task, turn, woken = heappop(heap)
+            at, _, task, turn, woken = heap[0]
+            if turn == 0 and not may_begin:
+                return None
+            heappop(heap)
             if turn != task.turn:
                 continue
             process = task.process
@@ -97,15 +107,15 @@ class Hub:
             if process.is_paused:
                 process.held_up.append((task, turn, woken))
                 continue
-            self.now = max(self.now, at)
+            if at > self.now:
+                self.now = at
             task.turn = turn + 1
             task.was_woken = woken
             self.current = task
             self.asked = 0
             self.switches += 1
-            task.greenlet.switch()
-            self.current = None
-        self.now = max(self.now, until)
+            return task
+        return None
 
     def spawn(self, process: Process, name: str, work: Callable[[], None]) -> GreenTask:
         """Start a task, which begins a moment later."""
@@ -164,29 +174,22 @@ class Hub:
         if timeout_s is not None:
             self._order = order = self._order + 1
             at = self.now + (timeout_s if timeout_s > LEAST_S else LEAST_S)
-            if self._is_next(at, task):  # go on, as `run` would let it
-                self.now = at
+            process = task.process
+            heap = self._heap
+            if at <= self._until and not (heap and heap[0][0] <= at or process.is_dead or process.is_paused):
+                self.now = at  # it is next: go on
                 task.turn = turn + 1
                 task.was_woken = False
                 self.asked = 0
                 self.switches += 1
                 return False
-            heappush(self._heap, (at, order, task, turn, False))
-        self.main.switch()
+            heappush(heap, (at, order, task, turn, False))
+        other = self._next(may_begin=False)
+        if other is not task:
+            (self.main if other is None else other.greenlet).switch()
         if self.is_over:
             raise GreenletExit
         return task.was_woken
-
-    def _is_next(self, at: float, task: GreenTask) -> bool:
-        """Whether no other task wakes until then: this is the usual case, and saves two switches."""
-        heap = self._heap
-        while heap and heap[0][0] <= at:
-            _, _, other, turn, _ = heap[0]
-            if turn == other.turn and not other.process.is_dead:
-                return False
-            heappop(heap)
-        process = task.process
-        return at <= self._until and not (process.is_dead or process.is_paused)
 
     def wake(self, task: GreenTask, turn: int) -> None:
         """Wake a waiting task, as soon as it gets a processor."""
