@@ -29,7 +29,7 @@ from fencepost.testing.simulation.runtime import SimRuntime
 from fencepost.testing.simulation.weather import AFTER, BEFORE, BEGIN, COMMIT, LATE, LEDGER, SLOW, STALL, Shot, Weather
 
 _LATE_BY_S = 0.5
-_BEGINNINGS = frozenset({"BEGIN", "BEGIN IMMEDIATE"})
+_MOMENTS = {"BEGIN": BEGIN, "BEGIN IMMEDIATE": BEGIN, "COMMIT": COMMIT}
 _COMPILED: dict[Any, Any] = {}
 
 
@@ -184,41 +184,34 @@ class SimConnection(sqlite3.Connection):
             if was_writing:
                 self.server.free()
 
-    def perform(self, sql: str, do: Callable[[sqlite3.Connection], Any]) -> Any:
-        """Send a statement, execute it, and wait for the answer."""
-        self.is_asking = True
-        try:
-            return self._perform(sql, do)
-        finally:
-            self.is_asking = False
-
-    def _perform(self, sql: str, do: Callable[[sqlite3.Connection], Any]) -> Any:
+    def perform(self, sql: str, do: Callable[[sqlite3.Connection], object]) -> None:
+        """Send a statement, execute it by `do`, and wait for the answer."""
         server = self.server
         if server.hub.is_over:
             raise GreenletExit
         server.statements += 1
-        is_commit = sql == "COMMIT"
-        shot = server.weather.shot(self.slot, self.use, COMMIT if is_commit else BEGIN if sql in _BEGINNINGS else "")
-        self._travel(shot)
-        if shot is not None and shot.how == BEFORE:
-            self._fail()
-        if shot is not None and shot.how == LATE:
-            self._fail_and_happen(sql, do, is_commit=is_commit)
-        raw = self._raw()
-        was_begun = raw.in_transaction
+        self.is_asking = True
         try:
-            result = do(raw)
-        except sqlite3.OperationalError as error:
-            result = self._patiently(do, error)
-        raw = self._raw()
-        is_seen = not raw.in_transaction
-        if was_begun and is_seen:
-            server.free()
-        if is_seen or shot is not None:
-            server.pass_time()
-        if self.raw is None or (shot is not None and (shot.how == AFTER or server.is_too_slow(shot))):
-            self._fail()
-        return result
+            shot = server.weather.shot(self.slot, self.use, _MOMENTS.get(sql, ""))
+            self._travel(shot)
+            if shot is not None:
+                self._be_hit(shot, sql)
+            raw = self._raw()
+            was_begun = raw.in_transaction
+            try:
+                do(raw)
+            except sqlite3.OperationalError as error:
+                self._patiently(do, error)
+                raw = self._raw()
+            is_seen = not raw.in_transaction
+            if was_begun and is_seen:
+                server.free()
+            if is_seen or shot is not None:
+                server.pass_time()
+            if self.raw is None or (shot is not None and (shot.how == AFTER or server.is_too_slow(shot))):
+                self._fail()
+        finally:
+            self.is_asking = False
 
     def _travel(self, shot: Shot | None) -> None:
         server = self.server
@@ -231,7 +224,13 @@ class SimConnection(sqlite3.Connection):
             server.hub.wait(min(shot.length_s, server.timeout_s))
         if shot is not None and shot.how == STALL:
             server.stall(self.process, shot.length_s)
+
+    def _be_hit(self, shot: Shot, sql: str) -> None:
         self._raw()
+        if shot.how == BEFORE:
+            self._fail()
+        if shot.how == LATE:
+            self._fail_and_happen(is_commit=sql == "COMMIT")
 
     def _raw(self) -> sqlite3.Connection:
         if self.raw is None:
@@ -242,7 +241,7 @@ class SimConnection(sqlite3.Connection):
         self.abort()
         raise _broken() if self.server.hub.dice.random() < 0.5 else _disk_error()
 
-    def _fail_and_happen(self, sql: str, do: Callable[[sqlite3.Connection], Any], *, is_commit: bool) -> None:
+    def _fail_and_happen(self, *, is_commit: bool) -> None:
         """Let a COMMIT arrive after its sender has given up; the sender undoes anything else when it gives up."""
         server, raw = self.server, self._raw()
         if is_commit:
@@ -251,7 +250,7 @@ class SimConnection(sqlite3.Connection):
 
             def commit() -> None:
                 server.hub.wait(server.hub.dice.random() * _LATE_BY_S)
-                do(raw)
+                raw.execute("COMMIT")
                 server.file.give_back(raw)
                 server.free()
 
@@ -259,7 +258,7 @@ class SimConnection(sqlite3.Connection):
         server.hub.wait(server.timeout_s)
         self._fail()
 
-    def _patiently(self, do: Callable[[sqlite3.Connection], Any], error: sqlite3.OperationalError) -> Any:
+    def _patiently(self, do: Callable[[sqlite3.Connection], object], error: sqlite3.OperationalError) -> None:
         """Retry each time the file is unlocked, until it is free or the timeout of the call has passed."""
         hub = self.server.hub
         give_up_at = hub.now + self.server.timeout_s
@@ -269,13 +268,17 @@ class SimConnection(sqlite3.Connection):
                 raise error
             hub.wait(give_up_at - hub.now, about=self.server.waiting)
             try:
-                return do(self._raw())
+                do(self._raw())
+                return
             except sqlite3.OperationalError as again:
                 error = again
 
 
 class SimCursor:
     """A cursor that has fetched everything when `execute` returns."""
+
+    __slots__ = ("__weakref__", "_next", "_parameters", "_rows", "_sql", "arraysize", "connection", "description")
+    __slots__ += ("lastrowid", "row_factory", "rowcount")
 
     def __init__(self, connection: SimConnection) -> None:
         self.connection = connection
@@ -286,13 +289,18 @@ class SimCursor:
         self.lastrowid: int | None = None
         self._rows: list[Any] = []
         self._next = 0
+        self._sql = ""
+        self._parameters: Any = ()
 
     def execute(self, sql: str, parameters: Any = (), /) -> SimCursor:
-        return self._do(sql, lambda raw: raw.execute(sql, parameters))
+        self._sql, self._parameters = sql, parameters
+        self.connection.perform(sql, self._execute)
+        return self
 
     def executemany(self, sql: str, rows: Any, /) -> SimCursor:
-        listed = list(rows)
-        return self._do(sql, lambda raw: raw.executemany(sql, listed))
+        self._sql, self._parameters = sql, list(rows)
+        self.connection.perform(sql, self._executemany)
+        return self
 
     def fetchone(self) -> Any:
         if self._next >= len(self._rows):
@@ -304,9 +312,9 @@ class SimCursor:
         return [row for _ in range(size) if (row := self.fetchone()) is not None]
 
     def fetchall(self) -> Sequence[Any]:
-        rows, self._rows = self._rows[self._next :], []
-        self._next = 0
-        return rows
+        rows, first = self._rows, self._next
+        self._rows, self._next = [], 0
+        return rows[first:] if first else rows
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.fetchall())
@@ -317,17 +325,18 @@ class SimCursor:
     def setinputsizes(self, *_: Any) -> None:
         """Nothing to set."""
 
-    def _do(self, sql: str, do: Callable[[sqlite3.Connection], Any]) -> SimCursor:
-        def fetch(raw: sqlite3.Connection) -> None:
-            cursor = do(raw)
-            self.description = cursor.description
-            self._rows = cursor.fetchall() if cursor.description is not None else []
-            self._next = 0
-            self.rowcount = cursor.rowcount
-            self.lastrowid = cursor.lastrowid
+    def _execute(self, raw: sqlite3.Connection) -> None:
+        self._fetch(raw.execute(self._sql, self._parameters))
 
-        self.connection.perform(sql, fetch)
-        return self
+    def _executemany(self, raw: sqlite3.Connection) -> None:
+        self._fetch(raw.executemany(self._sql, self._parameters))
+
+    def _fetch(self, cursor: sqlite3.Cursor) -> None:
+        self.description = cursor.description
+        self._rows = [] if self.description is None else cursor.fetchall()
+        self._next = 0
+        self.rowcount = cursor.rowcount
+        self.lastrowid = cursor.lastrowid
 
 
 class SimDialect(SqliteDialect):
