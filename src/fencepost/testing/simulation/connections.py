@@ -30,6 +30,7 @@ from fencepost.testing.simulation.weather import AFTER, BEFORE, BEGIN, COMMIT, L
 
 _LATE_BY_S = 0.5
 _MOMENTS = {"BEGIN": BEGIN, "BEGIN IMMEDIATE": BEGIN, "COMMIT": COMMIT}
+_READ_ONLY = {"PRAGMA query_only = ON": True, "PRAGMA query_only = OFF": False}
 _COMPILED: dict[Any, Any] = {}
 
 
@@ -121,7 +122,11 @@ class SimulatedServer:
 
 
 class SimConnection(sqlite3.Connection):
-    """A connection as the ledger and SQLAlchemy know it. All it does is passed on to one of the file's."""
+    """A connection as the ledger and SQLAlchemy know it. All it does is passed on to the file's connections.
+
+    It has one of those to itself for the duration of a transaction. All statements outside of transactions use the
+    one that was used last, whose cache is still valid.
+    """
 
     def begin_life(self, server: SimulatedServer, process: Process, slot: int, use: str) -> None:
         """Instead of opening something."""
@@ -131,7 +136,9 @@ class SimConnection(sqlite3.Connection):
         self.use = use
         self.identity = None
         self.is_asking = False
-        self.raw: sqlite3.Connection | None = server.file.take()
+        self.is_open = True
+        self.is_read_only = False
+        self.raw: sqlite3.Connection | None = None
 
     # -- what drivers offer ------------------------------------------------------------------------------------------
 
@@ -139,16 +146,16 @@ class SimConnection(sqlite3.Connection):
         return SimCursor(self)
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        self.is_read_only = _READ_ONLY.get(sql, self.is_read_only)
         return SimCursor(self).execute(sql, parameters)
 
     def commit(self) -> None:
-        if self.raw is not None and self.raw.in_transaction:
-            self.perform("COMMIT", lambda raw: raw.execute("COMMIT"))
+        if self.in_transaction:
+            self.perform("COMMIT", _commit)
 
     def rollback(self) -> None:
-        raw = self.raw
-        if raw is not None and raw.in_transaction:
-            raw.execute("ROLLBACK")
+        if self.in_transaction:
+            self._use(_roll_back)
             self.server.free()
 
     def close(self) -> None:
@@ -176,13 +183,18 @@ class SimConnection(sqlite3.Connection):
 
     def abort(self) -> None:
         """Break: roll back what was begun. The next use raises an error."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        was_writing = self.in_transaction
         raw, self.raw = self.raw, None
         if raw is not None:
-            was_writing = raw.in_transaction
+            if self.is_read_only:
+                raw.execute("PRAGMA query_only = OFF")
             self.server.file.give_back(raw)
-            self.server.forget(self)
-            if was_writing:
-                self.server.free()
+        self.server.forget(self)
+        if was_writing:
+            self.server.free()
 
     def perform(self, sql: str, do: Callable[[sqlite3.Connection], object]) -> None:
         """Send a statement, execute it by `do`, and wait for the answer."""
@@ -196,19 +208,17 @@ class SimConnection(sqlite3.Connection):
             self._travel(shot)
             if shot is not None:
                 self._be_hit(shot, sql)
-            raw = self._raw()
-            was_begun = raw.in_transaction
+            was_begun = self.in_transaction
             try:
-                do(raw)
+                self._use(do)
             except sqlite3.OperationalError as error:
                 self._patiently(do, error)
-                raw = self._raw()
-            is_seen = not raw.in_transaction
+            is_seen = not self.in_transaction
             if was_begun and is_seen:
                 server.free()
             if is_seen or shot is not None:
                 server.pass_time()
-            if self.raw is None or (shot is not None and (shot.how == AFTER or server.is_too_slow(shot))):
+            if not self.is_open or (shot is not None and (shot.how == AFTER or server.is_too_slow(shot))):
                 self._fail()
         finally:
             self.is_asking = False
@@ -226,16 +236,28 @@ class SimConnection(sqlite3.Connection):
             server.stall(self.process, shot.length_s)
 
     def _be_hit(self, shot: Shot, sql: str) -> None:
-        self._raw()
+        self._check_open()
         if shot.how == BEFORE:
             self._fail()
         if shot.how == LATE:
             self._fail_and_happen(is_commit=sql == "COMMIT")
 
-    def _raw(self) -> sqlite3.Connection:
-        if self.raw is None:
+    def _check_open(self) -> None:
+        if not self.is_open:
             raise _broken()
-        return self.raw
+
+    def _use(self, do: Callable[[sqlite3.Connection], object]) -> None:
+        """Do something on a connection of the file, and keep that until its transaction has ended."""
+        self._check_open()
+        raw = self.raw
+        if raw is None:
+            raw = self.raw = self.server.file.take()
+        try:
+            do(raw)
+        finally:
+            if not (raw.in_transaction or self.is_read_only):
+                self.raw = None
+                self.server.file.give_back(raw)
 
     def _fail(self) -> None:
         self.abort()
@@ -243,14 +265,14 @@ class SimConnection(sqlite3.Connection):
 
     def _fail_and_happen(self, *, is_commit: bool) -> None:
         """Let a COMMIT arrive after its sender has given up; the sender undoes anything else when it gives up."""
-        server, raw = self.server, self._raw()
-        if is_commit:
-            self.raw = None
+        server, raw = self.server, self.raw
+        if is_commit and raw is not None:
+            self.is_open, self.raw = False, None
             server.forget(self)
 
             def commit() -> None:
                 server.hub.wait(server.hub.dice.random() * _LATE_BY_S)
-                raw.execute("COMMIT")
+                _commit(raw)
                 server.file.give_back(raw)
                 server.free()
 
@@ -268,7 +290,7 @@ class SimConnection(sqlite3.Connection):
                 raise error
             hub.wait(give_up_at - hub.now, about=self.server.waiting)
             try:
-                do(self._raw())
+                self._use(do)
                 return
             except sqlite3.OperationalError as again:
                 error = again
@@ -391,6 +413,14 @@ def sim_url(text: str) -> SimUrl:
     """Read a URL."""
     read = LedgerUrl.parse(text)
     return SimUrl(**{each.name: getattr(read, each.name) for each in fields(read)})
+
+
+def _commit(raw: sqlite3.Connection) -> None:
+    raw.execute("COMMIT")
+
+
+def _roll_back(raw: sqlite3.Connection) -> None:
+    raw.execute("ROLLBACK")
 
 
 class GoneError(FileReplacedError, sqlite3.ProgrammingError):

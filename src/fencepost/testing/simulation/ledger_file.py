@@ -110,7 +110,7 @@ class SimFile:
             self.give_back(connection)
 
     def take(self) -> sqlite3.Connection:
-        """Return a connection that never waits for a lock."""
+        """Return a connection that never waits for a lock: the one that was used last, for the sake of its cache."""
         return self._idle.pop() if self._idle else self.open()
 
     def give_back(self, connection: sqlite3.Connection) -> None:
