@@ -120,8 +120,9 @@ class SimFile:
         self._idle.append(connection)
 
     def open(self) -> sqlite3.Connection:
-        """Open the file as the ledger does, but for the disk."""
-        connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, cached_statements=1024)
+        """Open the file as the ledger does, but for the disk, and with its locks kept in this process (unix-excl)."""
+        uri = f"{self.path.as_uri()}?vfs=unix-excl"
+        connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, cached_statements=1024)
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
         connection.execute("PRAGMA synchronous = OFF")
         connection.create_function("julianday", 1, lambda _: 2440587.5 + self.now_us() / 86_400e6)
