@@ -83,7 +83,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parts(seeds: range, kinds: frozenset[str] | None, jobs: int) -> Iterator[SeedTally]:
     if jobs == 1:
-        yield from (_chunk(chunk, kinds) for chunk in _cut(seeds, _CHUNK))
+        for stint in _cut(seeds, _STINT):
+            yield from (_chunk(chunk, kinds) for chunk in _cut(stint, _CHUNK))
+            gc.collect()
+            gc.freeze()  # the rest is held by stacks that are never resumed: another collection would free nothing
         return
     simulate(seeds[0], kinds=kinds)  # forked processes inherit what is loaded and compiled now
     yield from _by_stints(_cut(seeds, _STINT), kinds, jobs)
@@ -122,7 +125,10 @@ def _cut(seeds: range, size: int) -> list[range]:
 
 
 def _stint(results: Connection, seeds: range, kinds: frozenset[str] | None) -> None:
-    """Simulate some seeds in this process, and send the results chunk by chunk."""
+    """Simulate some seeds in this process, and send the results chunk by chunk.
+
+    Garbage is not collected before the process ends: that would take longer than it is worth.
+    """
     Finalize(None, remove_files, exitpriority=10)  # such a process does not run `atexit` handlers
     for chunk in _cut(seeds, _CHUNK):
         results.send(_chunk(chunk, kinds))
@@ -139,8 +145,6 @@ def _chunk(seeds: range, kinds: frozenset[str] | None) -> SeedTally:
     gc.disable()
     for seed in seeds:
         tally.add(simulate(seed, kinds=kinds))
-    gc.collect()
-    gc.freeze()  # the rest is held by stacks that are never resumed: another collection would free nothing
     return tally
 
 
