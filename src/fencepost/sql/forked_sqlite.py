@@ -29,6 +29,7 @@ from fencepost.sql.held_files import holds_any
 _FORKS_WITHIN_S = 1.0  # longer than a usual statement takes; a fork must not be delayed much more
 _WAITS_AT_MOST_S = 2.0  # longer than a fork waits
 _LOOK_AGAIN_S = 0.0005  # statements take less than a millisecond
+_TIDY_FROM = 16  # so many parts, before the first look for those that are gone
 
 LOST = (
     "this process was forked in the middle of a call to SQLite, whose locks do not survive that; "
@@ -52,6 +53,7 @@ class ForkedSqlite:
     def __init__(self, collect_nothing: Callable[[], None] = lambda: None) -> None:
         self._collect_nothing = collect_nothing
         self._parts: list[BoundWeakly[Open]] = []
+        self._tidy_at = _TIDY_FROM
         self._settled_in: int | None = None
         self._is_lost = False
         self._kept: list[Closable] = []  # referenced, so that the garbage collector does not close them
@@ -59,7 +61,10 @@ class ForkedSqlite:
 
     def join(self, what_is_open: Callable[[], Open]) -> None:
         """Register a bound method that returns what is open. It is called in a child, as long as its object exists."""
-        self._parts = [*(part for part in self._parts if part() is not None), BoundWeakly(what_is_open)]
+        if len(self._parts) >= self._tidy_at:
+            self._parts = [part for part in self._parts if part() is not None]
+            self._tidy_at = max(2 * len(self._parts), _TIDY_FROM)
+        self._parts = [*self._parts, BoundWeakly(what_is_open)]
 
     def settle(self, process_id: int, idle: Sequence[Closable], *, in_use: int) -> bool:
         """In a child: close all inherited connections. Returns True if SQLite must not be used in this process.

@@ -291,16 +291,28 @@ class SimConnection(sqlite3.Connection):
             hub.wait(give_up_at - hub.now, about=self.server.waiting)
             try:
                 self._use(do)
-                return
             except sqlite3.OperationalError as again:
                 error = again
+            else:
+                return
 
 
 class SimCursor:
     """A cursor that has fetched everything when `execute` returns."""
 
-    __slots__ = ("__weakref__", "_next", "_parameters", "_rows", "_sql", "arraysize", "connection", "description")
-    __slots__ += ("lastrowid", "row_factory", "rowcount")
+    __slots__ = (
+        "__weakref__",
+        "_next",
+        "_parameters",
+        "_rows",
+        "_sql",
+        "arraysize",
+        "connection",
+        "description",
+        "lastrowid",
+        "row_factory",
+        "rowcount",
+    )
 
     def __init__(self, connection: SimConnection) -> None:
         self.connection = connection

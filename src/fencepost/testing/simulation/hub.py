@@ -107,8 +107,7 @@ class Hub:
             if process.is_paused:
                 process.held_up.append((task, turn, woken))
                 continue
-            if at > self.now:
-                self.now = at
+            self.now = max(self.now, at)
             task.turn = turn + 1
             task.was_woken = woken
             self.current = task
@@ -176,7 +175,7 @@ class Hub:
             at = self.now + (timeout_s if timeout_s > LEAST_S else LEAST_S)
             process = task.process
             heap = self._heap
-            if at <= self._until and not (heap and heap[0][0] <= at or process.is_dead or process.is_paused):
+            if at <= self._until and not ((heap and heap[0][0] <= at) or process.is_dead or process.is_paused):
                 self.now = at  # it is next: go on
                 task.turn = turn + 1
                 task.was_woken = False
