@@ -1,9 +1,12 @@
 """A ledger with one's own jobs and those of others, whose every text has a mark; and a call for each method."""
 
+import functools
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import insert, update
@@ -196,7 +199,31 @@ def set_run(app: App, run_id: int, **values: Any) -> None:
 
 
 def scene(url: str) -> Iterator[Scene]:
-    """Make it, and close it afterwards."""
+    """Make it, and close it afterwards. On SQLite it is made once in a process, and its files are copied."""
+    app = _application(url)
+    if url.startswith("sqlite:///"):
+        mine, others, files = _made_before()
+        for ending, content in files.items():
+            Path(url.removeprefix("sqlite:///")).with_suffix(ending).write_bytes(content)
+    else:
+        mine, others = _filled(app)
+    _nodes(app)  # they would be old news in a file that was made a while ago
+    yield Scene(app, mine, others, Authentication(app.operations))
+    app.close()
+
+
+@functools.cache
+def _made_before() -> tuple[Target, dict[str, Target], dict[str, bytes]]:
+    """Make a scene, and return what its files contain, by the endings of their names."""
+    with tempfile.TemporaryDirectory() as folder:
+        app = _application(f"sqlite:///{folder}/scene.db")
+        mine, others = _filled(app)
+        app.close()
+        files = {path.name.removeprefix("scene"): path.read_bytes() for path in Path(folder).iterdir()}
+    return mine, others, files
+
+
+def _application(url: str) -> App:
     app = App(url)
     app.job(every("1h"), name=MINE)(_own)
     app.jobs.add(replace(Job.of(_own, name=PIECE, policy=Policy.of(type="manual")), parent=MINE))
@@ -204,18 +231,21 @@ def scene(url: str) -> Iterator[Scene]:
         app.job(every("1h"), name=name, queue=f"{MARK}-queue")(_others)
     part = Job.of(_others, name=OTHERS[-1], policy=Policy.of(type="manual", queue=f"{MARK}-queue"))
     app.jobs.add(replace(part, parent="Settle"))
+    return app
+
+
+def _filled(app: App) -> tuple[Target, dict[str, Target]]:
+    """Make the runs and all else, and return one's own and those of others."""
     publish(app)
     others = {name: Target(_run(app, name, MARK), name, name) for name in OTHERS}
     own = _run(app, MINE, "ours")
     set_run(app, own, state="dead", ended_at=1, requested_by=f"run {others['Settle'].run} of 'Settle'")
     _a_key_that_another_job_holds(app, others)
     _a_schedule_that_was_another_jobs(app)
-    _nodes(app)
     app.operations.pauses.pause(f"{MARK}-queue", by=f"{MARK} person", reason=f"{MARK} why")
     app._node_locks().lock(f"{MARK} lock").acquire().release()
     _figures(app)
-    yield Scene(app, Target(own, MINE, MINE), others, Authentication(app.operations))
-    app.close()
+    return Target(own, MINE, MINE), others
 
 
 def _own(note: str = "ours") -> None:

@@ -62,12 +62,13 @@ def test_every_method_has_a_case_and_a_right(stage: Scene) -> None:
 def test_nothing_of_other_jobs_is_in_any_answer_or_error(stage: Scene) -> None:
     ann = stage.of(**{MINE: "admin"})
     for name, call in CASES.items():
+        of_nothing = without(outcome(call, ann, NOTHING), NOTHING)
         for target in stage.others.values():
             text = without(outcome(call, ann, target), target)
             assert MARK not in text, (name, target, text)
             assert not names_in(text), (name, target, text)
             assert not [each.run for each in stage.others.values() if str(each.run) in text], (name, target, text)
-            assert text == without(outcome(call, ann, NOTHING), NOTHING), (name, target)
+            assert text == of_nothing, (name, target)
 
 
 def test_one_s_own_is_there_with_its_declared_part_and_other_jobs_are_not_named(stage: Scene) -> None:
