@@ -90,8 +90,8 @@ def pairs(files: dict[Path, list[Line]]) -> list[Run]:
 
 def lines(source: str) -> list[Line]:
     """Return the lines that count."""
-    tree = ast.parse(source)
-    passed, declarations = set(passed_over(tree)), set(declared(tree))
+    nodes = list(ast.walk(ast.parse(source)))
+    passed, declarations = set(passed_over(nodes)), set(declared(nodes))
     found = []
     for number, tokens in sorted(_tokens_by_line(source).items()):
         if number in passed or all(kind == tokenize.OP for kind, _ in tokens):
@@ -103,9 +103,9 @@ def lines(source: str) -> list[Line]:
     return found
 
 
-def passed_over(tree: ast.Module) -> Iterator[int]:
+def passed_over(nodes: list[ast.AST]) -> Iterator[int]:
     """Name the lines that do not count at all."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from _lines_of(node)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -114,9 +114,9 @@ def passed_over(tree: ast.Module) -> Iterator[int]:
             yield from _lines_of(node)
 
 
-def declared(tree: ast.Module) -> Iterator[int]:
+def declared(nodes: list[ast.AST]) -> Iterator[int]:
     """Name the lines that declare something, and can hardly be written in another way."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef):
             yield from _lines_of(*(each for each in node.body if _is_field(each)))  # constants, and fields of records
         if isinstance(node, ast.ClassDef) and all(_is_field(each) for each in node.body):  # the head of a record
