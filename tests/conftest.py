@@ -17,6 +17,7 @@ from testbed.server import Missing
 pytest_plugins = [
     "fencepost.testing.table",
     "tests.builds",
+    "tests.compiling",
     "tests.interleaving_table",
     "tests.processor_time",
     "tests.servers",

@@ -60,6 +60,11 @@ class _Meter:
         if hasattr(self._config, "workeroutput"):
             self._config.workeroutput[_KEY] = dict(self._used)
 
+    @pytest.hookimpl(optionalhook=True, trylast=True)
+    def pytest_xdist_setupnodes(self) -> None:
+        """Count what was compiled before: see `tests.compiling`."""
+        self._used[_COLLECTION] += _seconds(resource.getrusage(resource.RUSAGE_CHILDREN))
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         self._is_controller = True
