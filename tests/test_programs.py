@@ -77,8 +77,8 @@ def test_interleave_counts_the_orders_it_tried() -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "12  fence: run row: writer whose run is reaped: postgres-repeatable read" in ended.stdout
-    assert "36  orders in 3 scenes" in ended.stdout
+    assert "6  fence: run row: writer whose run is reaped: postgres-repeatable read" in ended.stdout
+    assert "18  orders in 3 scenes" in ended.stdout
 
 
 def test_bench_fence_prints_ratios_as_its_last_line_and_names_what_it_missed() -> None:
@@ -96,7 +96,7 @@ def test_bench_fence_prints_ratios_as_its_last_line_and_names_what_it_missed() -
 
 def test_bench_web_measures_every_page_and_no_statement_reads_too_much() -> None:
     """Times are for a quiet machine and a long history; what is judged here is the program, and the rows it counts."""
-    few = ["--runs", "20000", "--only", "sqlite", "--rounds", "1", "--no-tabs"]
+    few = ["--runs", "5000", "--only", "sqlite", "--rounds", "1", "--no-tabs"]
     ended = subprocess.run(
         [sys.executable, "bench/web.py", "--json", *few], cwd=ROOT, capture_output=True, text=True, check=False
     )

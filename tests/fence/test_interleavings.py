@@ -59,7 +59,8 @@ from tests.ledger.steps import Watcher
 from tests.servers import RUNTIME
 
 WRITE_STEPS, REAP_STEPS, CLAIM_STEPS, FINISH_STEPS = 4, 12, 12, 11
-PART = 12
+PART = 6
+FEW = 12  # in which a fault must be found
 EFFECTS = "steps_effect"
 TABLES = EffectTables("steps_")
 FENCES = TABLES.name("fence")
@@ -187,7 +188,7 @@ def some_of(counts: Sequence[int]) -> Iterator[Order]:
 
 def few_of(counts: Sequence[int]) -> Iterable[Order]:
     """What `make test` plays, and a fault must be found by. They do not count: they are no trials."""
-    return spread(list(every(counts) if math.prod(counts) < 100 else interrupted_once(counts)), PART)
+    return spread(list(every(counts) if math.prod(counts) < 100 else interrupted_once(counts)), FEW)
 
 
 # -- the run's row, in the ledger's own database
