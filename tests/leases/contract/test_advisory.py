@@ -23,3 +23,4 @@ def server() -> Iterator[Networked]:
 
 class TestAdvisory(LeaseStoreContract):
     store_name = "pg advisory"
+    racers, grants_in_turn = 4, 250  # by default more: so on SQLite, PostgreSQL and Redis

@@ -24,3 +24,4 @@ def server() -> Iterator[Networked]:
 
 class TestEtcd(LeaseStoreContract):
     store_name = "etcd"
+    racers, grants_in_turn = 4, 250  # by default more: so on SQLite, PostgreSQL and Redis

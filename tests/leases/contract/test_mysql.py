@@ -23,3 +23,4 @@ def server() -> Iterator[Networked]:
 
 class TestMysql(LeaseStoreContract):
     store_name = "mysql"
+    racers, grants_in_turn = 4, 250  # by default more: so on SQLite, PostgreSQL and Redis

@@ -27,3 +27,4 @@ def server() -> Iterator[Networked]:
 
 class TestZookeeper(LeaseStoreContract):
     store_name = "zookeeper"
+    racers, grants_in_turn = 4, 250  # by default more: so on SQLite, PostgreSQL and Redis

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.errors import LockHeld
 from fencepost.leases.store import LeaseStore
-from fencepost.testing.lease_contract.stand import RACERS, Connect, Contend, Stand
+from fencepost.testing.lease_contract.stand import Connect, Contend, Stand
 
 
 class Exclusion(Stand):
@@ -17,12 +17,12 @@ class Exclusion(Stand):
     def test_racing_contenders_lose_no_update(self, contend: Contend, name: str, tmp_path: Path) -> None:
         counter = tmp_path / "counter"
         counter.write_text("")
-        racers = [contend() for _ in range(RACERS)]
+        racers = [contend() for _ in range(self.racers)]
         for racer in racers:
             racer.send("race", name=name, counter=str(counter), rounds=self.rounds_per_racer, ttl=10 * self.ttl_s)
         answers = [racer.hear(deadline_s=100) for racer in racers]
         written = [int(token) for token in counter.read_text().split()]
-        assert len(written) == RACERS * self.rounds_per_racer, "an update was lost: two were inside at once"
+        assert len(written) == self.racers * self.rounds_per_racer, "an update was lost: two were inside at once"
         assert written == sorted(set(written)), "tokens did not rise in the order of the holders"
         assert sorted(token for answer in answers for token in answer["tokens"]) == written
 

@@ -20,7 +20,6 @@ from fencepost.threaded import ThreadedRuntime
 
 RUNTIME = ThreadedRuntime()
 HOUR_S = 3600.0
-RACERS = 8
 
 Connect = Callable[..., Locks]
 Contend = Callable[..., Contender]
@@ -31,6 +30,7 @@ class Stand:
 
     store_name: ClassVar[str]
     ttl_s: ClassVar[float] = 3.0
+    racers: ClassVar[int] = 8
     rounds_per_racer: ClassVar[int] = 12
     grants_in_turn: ClassVar[int] = 1000
     slack_s: ClassVar[float] = 2.0  # how late a busy machine may be; nothing may be early
