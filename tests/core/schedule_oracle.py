@@ -288,12 +288,12 @@ def check_zone(zone: str, make: Callable[..., Any], years: tuple[int, int] = (20
 def _met_at(turn: int, changes: int) -> Iterator[tuple[str, str]]:
     """Say which expressions meet which policies at a change.
 
-    Where changes are few, all meet all. Where they are many, each expression meets each policy at least twice: half or
-    a third of the expressions is taken for as many changes as there are policies, then the next part. With
+    Where changes are few, all meet all. Where they are many, each expression meets each policy at least once: a part
+    of the expressions, a half to a sixth, is taken for as many changes as there are policies, then the next part. With
     ``FENCEPOST_ZONES=full`` each expression is taken at every change.
     """
     rounds = len(WORDS)
-    sparing = 1 if os.environ.get("FENCEPOST_ZONES") == "full" else max(1, min(3, changes // (2 * rounds)))
+    sparing = 1 if os.environ.get("FENCEPOST_ZONES") == "full" else max(1, min(6, changes // rounds))
     for number, text in enumerate(MINUTELY):
         if changes < rounds:
             yield from ((text, word) for word in WORDS)
