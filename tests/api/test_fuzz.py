@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.api.fuzzing import fuzz
 
-
-@pytest.mark.timeout(300)  # 2,000 requests, on a machine that may be busy
+@pytest.mark.timeout(300)  # 1,000 requests, on a machine that may be busy
 def test_no_request_fails_and_every_answer_is_as_described() -> None:
-    done = fuzz(2000)
+    from tests.api.fuzzing import fuzz  # here: else each process of pytest loads schemathesis when it collects
+
+    done = fuzz(1000)
     assert done.wrong == []
-    assert sum(done.statuses.values()) >= 2000
+    assert sum(done.statuses.values()) >= 1000
     assert {200, 404, 422} <= set(done.statuses)

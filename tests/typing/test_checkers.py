@@ -42,7 +42,7 @@ def test_what_is_declared_rightly_can_be_declared() -> None:
 
 def test_mypy_finds_every_mistake_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "mypy.ini").write_text(MYPY)
-    options = ["--config-file", str(tmp_path / "mypy.ini"), "--cache-dir", str(tmp_path / "cache"), "--output", "json"]
+    options = ["--config-file", str(tmp_path / "mypy.ini"), "--cache-dir", os.devnull, "--output", "json"]
     ended = _run([sys.executable, "-m", "mypy", *options, str(SHOP)], MYPYPATH=str(ROOT / "src"))
     told = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
     found = [each for each in told if each["severity"] == "error"]
