@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -213,6 +215,14 @@ class TestEveryWay:
         else:
             assert mine == [(run.fencing.key, run.token, f"{run.node}/{run.id}/1", run.node)]
             assert len({place for place, *_ in attempt_of(run).found_at}) == 1
+
+
+def test_the_orm_is_not_imported_for_an_engine() -> None:
+    """It takes longer than all else that a worker imports."""
+    opens = "import sys, sqlalchemy as sa; from fencepost.fence.sources import source_of; "
+    asks = "source_of(sa.create_engine('sqlite://')).open(); print('sqlalchemy.orm' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", opens + asks], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def write_if_possible(tx: Any, number: int) -> None:
