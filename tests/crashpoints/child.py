@@ -6,6 +6,7 @@ itself, so its children inherit nothing.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -82,6 +83,7 @@ def main() -> None:
     import tests.crashpoints.drivers
     import tests.crashpoints.paths  # noqa: F401 - once, not in each child
 
+    gc.freeze()  # a collection in a child would copy the pages of all that it has from here
     for line in sys.stdin:
         child = os.fork()
         if not child:

@@ -74,6 +74,12 @@ class Tally:
         )
 
 
+@cache
+def known_trips(ground: Ground, path: Path) -> tuple[str, ...]:
+    """Return the round trips of a path, which several paths are compared with."""
+    return recorded(ground, path)
+
+
 def recorded(ground: Ground, path: Path) -> tuple[str, ...]:
     """Play a path as it is, and return its round trips.
 
@@ -118,15 +124,10 @@ def worth_cutting(ground: Ground, path: Path, labels: tuple[str, ...]) -> tuple[
     """
     if path.family != BULK:
         return tuple(range(1, len(labels) + 1))
-    known: set[str] = set()
+    cut: set[str] = set()
     for name in path.beside:
-        _new(_beside(ground, name), known)
-    return tuple(_new(labels, known))
-
-
-@cache
-def _beside(ground: Ground, name: str) -> tuple[str, ...]:
-    return recorded(ground, PATHS[name])  # the same for all paths of a kind
+        _new(known_trips(ground, PATHS[name]), cut)
+    return tuple(_new(labels, cut))
 
 
 def _new(labels: tuple[str, ...], known: set[str]) -> list[int]:
@@ -151,11 +152,15 @@ def plays(ground: Ground, path: Path, labels: tuple[str, ...], points: tuple[int
     yield Play(len(labels) + 1, Way.EXIT, "(all done)")
 
 
-def in_turn(all_plays: Iterable[Play]) -> Iterator[Play]:
-    """Each point once: in one of the ways, which take turns."""
-    for number, group in groupby(all_plays, lambda play: play.number):
-        ways = list(group)
-        yield ways[number % len(ways)]
+def in_turn(nth: int, *, first: int = 0) -> Choose:
+    """Every so manyth point once: in one of the ways, which take turns."""
+
+    def chosen(all_plays: Iterable[Play]) -> Iterator[Play]:
+        points = (list(group) for _, group in groupby(all_plays, lambda play: play.number))
+        for turn, ways in enumerate(islice(points, first % nth, None, nth), first):
+            yield ways[turn % len(ways)]
+
+    return chosen
 
 
 def each_nth(nth: int, *, first: int = 0) -> Choose:
@@ -165,7 +170,7 @@ def each_nth(nth: int, *, first: int = 0) -> Choose:
 
 def tallied(ground: Ground, path: Path, exits: Exits, choose: Choose = iter) -> Tally:
     """Play all, or those that are chosen."""
-    labels = recorded(ground, path)
+    labels = known_trips(ground, path)
     points = worth_cutting(ground, path, labels)
     tally = Tally(points=len(points))
     for play in choose(plays(ground, path, labels, points)):

@@ -1,6 +1,6 @@
 """Whatever statement a node is cut at, and however: each tick has one run and one success, and nothing stays behind.
 
-Every second point on SQLite, each in one of the ways, and some on the servers; of bulk work, which has many, some.
+Every third point on SQLite, each in one of the ways, and some on the servers; of bulk work, which has many, some.
 `make crashpoints` plays all of it.
 """
 
@@ -19,7 +19,7 @@ from tests.crashpoints.playing import Choose, each_nth, in_turn, tallied
 from tests.crashpoints.world import publish
 
 ON_SERVERS = ("claim keys", "finish and promote", "reap", "run row", "fence row", "bulk", "bulk, far")
-NTH, NTH_OF_BULK, NTH_ON_SQLITE = 47, 9, 2
+NTH, NTH_OF_BULK, NTH_ON_SQLITE = 59, 14, 3
 PLAYED = [("sqlite", name) for name in PATHS] + [
     (kind, name) for kind in ("postgresql", "mysql") for name in ON_SERVERS
 ]
@@ -44,7 +44,7 @@ def chosen(kind: str, name: str) -> Choose:
         return each_nth(NTH, first=len(name) % 5)
     if PATHS[name].family == BULK:
         return each_nth(NTH_OF_BULK, first=len(name))
-    return lambda plays: each_nth(NTH_ON_SQLITE, first=len(name))(in_turn(plays))
+    return in_turn(NTH_ON_SQLITE, first=len(name))
 
 
 @pytest.mark.parametrize(("made", "name"), PLAYED, indirect=["made"])
