@@ -1,5 +1,7 @@
 """The contract of runners on worker processes; what is particular to them is in `test_process_runner`."""
 
+import pytest
+
 from fencepost.core.timings import Timings
 from fencepost.engine.runners.process import ProcessRunner
 from fencepost.testing.runner_contract import RunnerContract
@@ -18,3 +20,7 @@ class TestProcesses(RunnerContract):
             runtime=RUNTIME,
             emit=emit,
         )
+
+    @pytest.mark.parametrize("seed", range(2))  # each starts four workers, and starts them again when they are stopped
+    def test_each_claim_has_one_outcome_whatever_happens(self, open_driver, seed):
+        super().test_each_claim_has_one_outcome_whatever_happens(open_driver, seed)

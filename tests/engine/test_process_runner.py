@@ -44,6 +44,12 @@ def one() -> Iterator[Stand]:
     yield from _started(slots=1)
 
 
+@pytest.fixture(scope="module")
+def kept() -> Iterator[Stand]:
+    """One worker for tests that leave it as it is."""
+    yield from _started(slots=1)
+
+
 @pytest.fixture
 def two() -> Iterator[Stand]:
     yield from _started(slots=2)
@@ -102,37 +108,37 @@ class TestExecution:
         assert hows[How.SUCCEEDED] + hows[How.RETURNED] == hows.total() == 10_000
         assert hows[How.SUCCEEDED] > 1000
 
-    def test_results_and_errors_cross_the_line(self, one: Stand) -> None:
-        assert one.run("answer", n=21).result == "42"
-        failed = one.run("fail")
+    def test_results_and_errors_cross_the_line(self, kept: Stand) -> None:
+        assert kept.run("answer", n=21).result == "42"
+        failed = kept.run("fail")
         assert failed.how == How.FAILED
         assert failed.error_code == "ValueError"
         assert "empty" in failed.error
         assert "secret" not in failed.error + failed.trace
-        assert one.run("leave").how == How.FAILED
-        unknown = one.run("no_such_job")
+        assert kept.run("leave").how == How.FAILED
+        unknown = kept.run("no_such_job")
         assert (unknown.how, unknown.error_code) == (How.RETURNED, "unknown job")
-        assert one.run("nothing").how == How.SUCCEEDED
+        assert kept.run("nothing").how == How.SUCCEEDED
 
-    def test_time_is_measured(self, one: Stand) -> None:
-        outcome = one.run("sleep", duration_s=0.05)
+    def test_time_is_measured(self, kept: Stand) -> None:
+        outcome = kept.run("sleep", duration_s=0.05)
         assert 50_000 <= outcome.took_us < 60_000_000
 
-    def test_parameters_may_be_larger_than_any_packet(self, one: Stand) -> None:
+    def test_parameters_may_be_larger_than_any_packet(self, kept: Stand) -> None:
         sizes = [10, 3_000_000, 70_000, 10]
-        claims = [one.submit("big", text="x" * size) for size in sizes]
-        assert [one.outcome(each).result for each in claims] == [str(size) for size in sizes]
+        claims = [kept.submit("big", text="x" * size) for size in sizes]
+        assert [kept.outcome(each).result for each in claims] == [str(size) for size in sizes]
 
     def test_a_worker_is_prepared_and_knows_its_node(self) -> None:
         for made in _started(slots=1, node="node-1", prepare="tests.engine.shop:prepare"):
             assert json.loads(made.run("node").result) == ["node-1", "yes"]
 
-    def test_a_child_that_a_job_forked_is_no_worker(self, one: Stand) -> None:
-        pids = {one.run(job).result for job in ("pid", "fork_and_return", "pid", "pid")}
+    def test_a_child_that_a_job_forked_is_no_worker(self, kept: Stand) -> None:
+        pids = {kept.run(job).result for job in ("pid", "fork_and_return", "pid", "pid")}
         assert len(pids) == 1
 
-    def test_a_worker_is_used_again(self, one: Stand) -> None:
-        pids = {one.run("pid").result for _ in range(3)}
+    def test_a_worker_is_used_again(self, kept: Stand) -> None:
+        pids = {kept.run("pid").result for _ in range(3)}
         assert len(pids) == 1
 
     def test_what_jobs_print_passes_through(self, capfd: pytest.CaptureFixture[str]) -> None:
@@ -142,19 +148,19 @@ class TestExecution:
         assert "said on standard output" in printed.out
         assert "said on standard error" in printed.err
 
-    def test_coroutines_execute_on_a_loop_that_is_kept(self, one: Stand, tmp_path: Path) -> None:
+    def test_coroutines_execute_on_a_loop_that_is_kept(self, kept: Stand, tmp_path: Path) -> None:
         for name in ("first", "second"):
-            outcome = one.run("sleep_async", path=str(tmp_path / name), duration_s=0)
+            outcome = kept.run("sleep_async", path=str(tmp_path / name), duration_s=0)
             assert (outcome.how, outcome.result) == (How.SUCCEEDED, '"slept"')
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGURG])
     def test_what_is_sent_to_everybody_is_no_business_of_a_worker(
-        self, one: Stand, tmp_path: Path, number: signal.Signals
+        self, kept: Stand, tmp_path: Path, number: signal.Signals
     ) -> None:
-        held = one.submit("wait_for", path=str(tmp_path / "go"), started=str(tmp_path / "started"))
+        held = kept.submit("wait_for", path=str(tmp_path / "go"), started=str(tmp_path / "started"))
         os.kill(int(said(tmp_path / "started")), number)
         (tmp_path / "go").touch()
-        assert one.outcome(held).how == How.SUCCEEDED
+        assert kept.outcome(held).how == How.SUCCEEDED
 
     def test_nothing_is_left_open(self) -> None:
         before = descriptors()
@@ -259,7 +265,7 @@ class TestDeath:
         killed: list[int] = []
 
         def kill_now_and_then() -> None:
-            while not stopped.wait(0.1 + random.random() * 0.2):
+            while not stopped.wait(0.1 + random.random() * 0.4):
                 if busy := [handle.process.pid for handle in list(two.runner._pool.handles) if handle.assignments]:
                     killed.append(random.choice(busy))
                     with suppress(ProcessLookupError):
@@ -375,7 +381,7 @@ class TestStopping:
                     two.runner.stop(each.run_id, each.token, StopReason.CANCELLED)
 
         task = RUNTIME.spawn("stopper", stop_the_oldest)
-        two.pump([("sleep", {"duration_s": 0.001})] * 700)
+        two.pump([("sleep", {"duration_s": 0.001})] * 400)
         is_over.set()
         task.join()
         cancelled = {run_id for run_id, outcome in two.outcomes.items() if outcome.how == How.CANCELLED}

@@ -41,6 +41,7 @@ class Scene(Crew):
         super().__init__(url, list(app.jobs.values()))
         self.place = place
         self.folder = folder
+        self.workers = 1  # of each node
         self.fenced = "fenced_async" if place == "asyncio" else "fenced"
         self.ledger.write(self._make_table)
 
@@ -49,8 +50,9 @@ class Scene(Crew):
         cursor.execute(f"DELETE FROM {EFFECTS}")
 
     def runners(self, ledger: Ledger, url: str, slots: int) -> dict[str, Runner]:
-        runners = {"sync": make_runner("thread", ledger), "async": make_runner("asyncio", ledger)}
-        return dict.fromkeys(runners, make_runner("process", None, url)) if self.place == "process" else runners
+        if self.place == "process":
+            return dict.fromkeys(("sync", "async"), make_runner("process", None, url, self.workers))
+        return {"sync": make_runner("thread", ledger), "async": make_runner("asyncio", ledger)}
 
     def begin(self, name: str) -> int:
         [run_id] = self.enqueue(name, params=json.dumps({"folder": str(self.folder)}))
@@ -115,6 +117,7 @@ def node_is_lost(scene: Scene) -> None:
 @in_places
 @pytest.mark.parametrize("asks", ["before trust ran out", "after trust ran out"])
 def test_what_is_fenced_goes_on_when_the_ledger_is_back(scene: Scene, proxy: Proxy, asks: str) -> None:
+    scene.workers = 2
     run_id, other_id = scene.begin(scene.fenced), scene.begin("unfenced")
     node_behind(scene, proxy)
     scene.says("began.1")
