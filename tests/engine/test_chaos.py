@@ -31,7 +31,7 @@ from fencepost.testing import until
 from testbed.proxy import Proxy
 from tests.engine.crew import RUNTIME, SHORT_TTL, Crew, crew, job, seldom
 
-CHAOS_S = float(os.environ.get("FENCEPOST_CHAOS_S", "8"))
+CHAOS_S = float(os.environ.get("FENCEPOST_CHAOS_S", "6"))
 OPEN_STATES = ("queued", "waiting", "running")
 FAULTS = ("hold", "swallow", "swallow_replies", "refuse", "cut")
 

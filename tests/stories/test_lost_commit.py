@@ -19,6 +19,7 @@ def test_the_second_attempt_finds_the_charge_of_the_first_and_returns_its_receip
     assert (state, json.loads(result)) == ("succeeded", receipt)
 
 
+@only_on_postgresql
 def test_a_run_whose_end_is_committed_with_its_effect_is_not_tried_again(place: Place) -> None:
     told = place.tell(STORY, "--how", "final")
     assert told.status == AS_PROMISED, told.output

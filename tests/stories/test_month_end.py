@@ -12,7 +12,9 @@ HISTORY = "SELECT job, params, params_hash, requested_by, reason, state FROM sto
 ORDERS = range(1, 9)
 
 
-@pytest.mark.parametrize("how", ["once", "take"])
+@pytest.mark.parametrize(
+    ("place", "how"), [("postgresql", "once"), ("mariadb", "once"), ("postgresql", "take")], indirect=["place"]
+)
 def test_each_order_is_settled_once_and_both_runs_are_in_the_history(place: Place, how: str) -> None:
     told = place.tell(STORY, "--how", how)
     assert told.status == AS_PROMISED, told.output
