@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fencepost.testing import until
-from tests.cluster.nodes import command, nodes
-from tests.engine.crew import seldom
+from tests.cluster.nodes import command, nodes, rarely
 
 JOBS = tuple(f"beat-{number}" for number in range(10))
 FINAL = ("succeeded", "misfired", "skipped")
@@ -36,10 +35,12 @@ class Tally(NamedTuple):
     lost_attempts: int
 
 
-def run(url: str, *, seconds: float, every_s: float, folder: Path, seed: int = 1, ttl: str = "3s") -> Tally:
+def run(
+    url: str, *, seconds: float, every_s: float, folder: Path, seed: int = 1, ttl: str = "3s", workers: int = 2
+) -> Tally:
     """Start three nodes, kill one at random every so often and start it again; then let all end, and count."""
     chance, stopwatch = random.Random(seed), threading.Event()
-    with nodes(3, url, "--ttl", ttl, "--workers", "2", folder=folder) as made:
+    with nodes(3, url, "--ttl", ttl, "--workers", str(workers), folder=folder) as made:
         for _ in range(max(1, int(seconds / every_s))):
             stopwatch.wait(every_s)
             victim = chance.choice(made)
@@ -61,7 +62,7 @@ def settled(url: str) -> None:
         newest = max((_second(row["due_at"]) for row in rows), default=0)
         return all(_second(row["due_at"]) >= newest - 5 for row in rows)
 
-    until(seldom(is_settled), 60, "what was due has ended")
+    until(rarely(is_settled), 60, "what was due has ended")
 
 
 def tally(rows: list[dict[str, Any]]) -> Tally:

@@ -6,16 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fencepost.testing import until
 from tests.cli.inside import call
 
 ROOT = Path(__file__).parent.parent.parent
 FENCEPOST = str(Path(sys.executable).parent / "fencepost")
+Found = TypeVar("Found")
 APP = "tests.cluster.jobs_app:app"
 
 
@@ -85,3 +87,13 @@ def nodes(count: int, url: str, *options: str, folder: Path, **more: Any) -> Ite
 def command(url: str, *words: str) -> Any:
     """Ask a command for JSON; within this process, since those who wait for something ask often."""
     return call(*words, "--json", ledger=url).json
+
+
+def rarely(ask: Callable[[], Found]) -> Callable[[], Found]:
+    """Ask three times a second: what takes seconds need not be asked for more often, and a command is dear."""
+
+    def asked() -> Found:
+        threading.Event().wait(0.3)
+        return ask()
+
+    return asked

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fencepost.testing import until
 from tests.cluster import killing
-from tests.cluster.nodes import command, nodes
+from tests.cluster.nodes import command, nodes, rarely
 
 TTL_S = 5.0  # a busy machine lets a process wait for longer than a short one
 
@@ -43,19 +41,9 @@ def test_runs_that_kill_their_worker_or_their_node_are_dead_after_the_crash_limi
             assert (shown["error_code"], shown["crashes"], len(shown["ended_attempts"])) == ("crash_limit", 2, 2)
 
 
-def rarely(ask: Callable[[], bool]) -> Callable[[], bool]:
-    """Ask three times a second: what takes seconds need not be asked for more often."""
-
-    def asked() -> bool:
-        threading.Event().wait(0.3)
-        return ask()
-
-    return asked
-
-
 @pytest.mark.timeout(240)
 def test_nodes_killed_at_random_leave_each_due_time_with_one_outcome(ledger_url: str, tmp_path: Path) -> None:
-    found = killing.run(ledger_url, seconds=12, every_s=4, folder=tmp_path, ttl=f"{TTL_S}s")
+    found = killing.run(ledger_url, seconds=12, every_s=4, folder=tmp_path, ttl=f"{TTL_S}s", workers=1)
     assert found.missing == []
     assert found.twice == []
     assert found.due >= 90
