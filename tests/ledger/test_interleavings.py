@@ -28,7 +28,7 @@ from tests.ledger.test_planning import add_schedule
 from tests.servers import RUNTIME
 
 CLAIM_STEPS, FINISH_STEPS, REAP_STEPS = 12, 11, 12
-PART = 20
+PART = 13
 MORE = 8  # times as many random ones where there is time
 
 

@@ -26,7 +26,7 @@ from tests.ledger.test_planning import add_schedule, every_minute
 from tests.ledger.work_meter import OnPostgres, metered
 
 BATCH = 50
-LITTLE, MUCH = 300, 10_000
+LITTLE, MUCH = 300, 5_000
 
 Call = Callable[[Scene], object]
 
