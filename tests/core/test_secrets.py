@@ -1,5 +1,6 @@
 """What is masked in errors and logs, and what is left: a mask too many hides what somebody has to read."""
 
+import re
 import sys
 import time
 
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fencepost.core.secrets import is_secret, scrub
+from fencepost.core import secret_forms
+from fencepost.core.secrets import has_no_secret, is_secret, scrub
 from fencepost.core.texts import end
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
@@ -119,6 +121,45 @@ def test_no_piece_of_a_secret_survives(place: str, secret: str) -> None:
 )
 def test_what_stands_around_a_secret_is_left(text: str, clean: str) -> None:
     assert scrub(text) == clean
+
+
+TOKENS = """
+glpat-{20} gho_{20} ghp_{20} ghs_{20} ghu_{20} ghr_{20} github_pat_{20} xoxb-{10} xoxe.{10} xapp-{10} rk_live_{10}
+sk_test_{10} sk_live_{10} rk_test_{10} sk-{20} whsec_{10} npm_{30} pypi-{20} AIza{35} ya29.{20} SG.{16}.{16}
+hooks.slack.com/services/{10} AKIA{16} ASIA{16} eyJ{10}.{10}.{10}
+"""
+NAMES = """
+password passwd pwd passphrase secret signature credential cookie authorization api_key accesskey private-key sig pass
+signing_key shared_key accountkey id_token token=x&token code_verifier dbpass https://h/?key /callback?state&code
+"""
+OTHERS = """
+a://u:Z9@h  https://Z9@h  amqps%3A%2F%2Fu%3AZ9%40h  bearer Z9Z9Z9Z9  basic Z9Z9Z9Z9  identified by 'Z9'  x-api-key: Z9
+mysql -pZ9  mariadb -pZ9  mongo -p Z9  redis-cli -a Z9  valkey-cli -a Z9  curl -u a:Z9  sqlcmd -P Z9  ldapsearch -w Z9
+--db-key Z9  <Secret>Z9</Secret>  ('api_key', 'Z9')
+"""
+ALONE = [
+    *(re.sub(r"{(\d+)}", lambda size: ("Z9" * 20)[: int(size[1])], word) for word in TOKENS.split()),
+    *(f"{name}=Z9Z9" for name in NAMES.split()),
+    *re.split(r"  |\n", OTHERS.strip()),
+]
+
+
+@pytest.mark.parametrize("text", ALONE)
+def test_a_secret_is_found_where_nothing_else_looks_like_one(text: str) -> None:
+    """A text is only searched if it contains one of some words: none of them may be missing."""
+    assert "Z9" not in scrub(f"it said {text}")
+
+
+@pytest.mark.parametrize("name", ["_NAME_IN_URL", "_CODED_URL", "_SETTING", "_HEADER", "_BEARER", "_KNOWN"])
+@settings(max_examples=100)
+@given(made=st.data())
+def test_no_text_in_which_a_form_finds_a_secret_is_left_unsearched(name: str, made: st.DataObject) -> None:
+    pattern = vars(secret_forms)[name]
+    backtracking = re.compile(re.sub(r"(?<=[+*}?])\+", "", pattern.pattern), pattern.flags)
+    text = made.draw(st.text(max_size=5)) + made.draw(st.from_regex(backtracking)) + made.draw(st.text(max_size=5))
+    low = text.replace("İ", "i").lower()
+    if any(True for form in secret_forms.FORMS for _ in form(text, low)):
+        assert not has_no_secret(text)
 
 
 @pytest.mark.parametrize(

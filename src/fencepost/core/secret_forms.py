@@ -290,3 +290,19 @@ FORMS: tuple[Form, ...] = (
     _of_aws,
     _of_private_keys,
 )
+
+# -- texts in which no form can occur --------------------------------------------------------------------------------
+
+_NEEDED = (  # one of these stands in every text in which a form finds something
+    *("://", "%"),  # URLs, and what is percent-encoded
+    *("pass", "pwd", "secret", "sig", "credential", "cookie", "authorization", "key", "token", "code"),  # names
+    *("identified", "bearer", "basic"),
+    *("mysql", "mariadb", "mongo", "redis-cli", "curl", "sqlcmd", "ldap"),  # beside sshpass and valkey-cli
+    *("eyj", "glpat-", "gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_pat_", "xox", "xapp-", "k_live_", "k_test_"),
+    *("sk-", "whsec_", "npm_", "pypi-", "aiza", "ya29.", "sg.", "slack.com", "akia", "asia"),
+)
+
+
+def may_contain(low: str) -> bool:
+    """Whether any form may occur in a text in lower case. To find out takes a tenth of what it takes to search it."""
+    return any(map(low.__contains__, _NEEDED))
