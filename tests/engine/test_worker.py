@@ -37,6 +37,9 @@ class Line:
         self.look: Callable[[], None] = lambda: None
         self.end: Callable[[], None] = lambda: None
 
+    def at_hand(self) -> bytes | None:
+        return self.messages.popleft() if self.messages and isinstance(self.messages[0], bytes) else None
+
     def receive(self) -> bytes | None:
         while self.messages:
             message = self.messages.popleft()

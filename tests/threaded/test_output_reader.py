@@ -62,7 +62,8 @@ class Quiet(Failing):
     [
         (RUN, True),
         (RUN * 9, True),
-        (RUN + begin_frame(MARK, 8, 1), False),  # which goes on
+        (RUN + begin_frame(MARK, 8, 1), True),  # as a worker with another run at hand writes
+        (begin_frame(MARK, 8, 1), False),  # which goes on
         (begin_frame(MARK, 7, 1) + b"a line\n", False),
         (b"".join(log_frames(MARK, b"e;")), False),
         (b"e;", False),

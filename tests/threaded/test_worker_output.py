@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 _CLOSES = """
 import os
 from fencepost.threaded.worker_output import WorkerOutput
@@ -14,7 +16,7 @@ output.take_over()
 output.begin(1, 1)
 os.close(1)
 os.close(2)
-output.end()
+output.NEXT
 opened = os.open(os.devnull, os.O_RDWR)  # by the next run: a database, perhaps
 assert opened > 2
 os.write(1, b"out of run 2")
@@ -23,5 +25,29 @@ assert all(os.read(each, 1000).endswith(b" of run 2") for each in reads)
 """
 
 
-def test_streams_that_a_job_closed_are_open_for_the_next_run() -> None:
-    subprocess.run([sys.executable, "-c", _CLOSES], check=True, capture_output=True)
+@pytest.mark.parametrize("what", ["end()", "begin(2, 1)"], ids=["none-is-at-hand", "one-is-at-hand"])
+def test_streams_that_a_job_closed_are_open_for_the_next_run(what: str) -> None:
+    subprocess.run([sys.executable, "-c", _CLOSES.replace("NEXT", what)], check=True, capture_output=True)
+
+
+_FOLLOWS = """
+import os, sys
+from fencepost.core.output_frames import begin_frame, end_frame, mark_of
+from fencepost.threaded.worker_output import WorkerOutput
+reads, writes = zip(os.pipe(), os.pipe())
+output, mark = WorkerOutput(*writes, "5ec2e7"), mark_of("5ec2e7")
+output.take_over()
+output.begin(1, 1)
+sys.stdout.write("one")  # stays in Python's buffer
+output.begin(2, 1)
+sys.stdout.write("two")
+output.end()
+output.end()
+one, two, end = begin_frame(mark, 1, 1), begin_frame(mark, 2, 1), end_frame(mark)
+assert os.read(reads[0], 1000) == one + b"one" + end + two + b"two" + end
+assert os.read(reads[1], 1000) == one + end + two + end
+"""
+
+
+def test_a_run_that_follows_at_once_ends_the_one_before_it_with_all_that_this_wrote() -> None:
+    subprocess.run([sys.executable, "-c", _FOLLOWS], check=True, capture_output=True)

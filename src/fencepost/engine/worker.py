@@ -54,6 +54,7 @@ class SupervisorLine(Protocol):
 
     shared: memoryview
 
+    def at_hand(self) -> bytes | None: ...
     def receive(self) -> bytes | None: ...
     def answer(self, line: bytes) -> None: ...
     def heed(self, *, look: Callable[[], None], end: Callable[[], None]) -> None: ...
@@ -97,6 +98,11 @@ class Worker:
         return 0
 
     def _next(self) -> bytes | None:
+        """Return the next claim. If there is one already, one write ends the log before it and begins its own."""
+        if not self._is_ending and (message := self._line.at_hand()) is not None:
+            return message
+        if self._output is not None:
+            self._output.end()
         try:
             self._is_waiting = True  # before `_is_ending` is read: from here on the signal raises and ends the wait
             return None if self._is_ending else self._line.receive()
@@ -117,8 +123,7 @@ class Worker:
             self._line.answer(wire.interrupted_line(serial, outcome))
         else:
             self._line.answer(wire.outcome_line(serial, outcome))
-        if self._output is not None:  # after the answer, which must not wait for whoever reads our output
-            self._output.end()
+        # The end of its log is written after the answer, which must not wait for whoever reads our output.
 
     def _executed(self, claim: Claim, executor: Executor) -> Outcome:
         started_at = self._monotonic()

@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from fencepost.core.output_frames import ends_with_an_end
+from fencepost.core.output_frames import has_an_end
 from fencepost.core.runtime import OutputSink
 from fencepost.threaded import passing_on
 from fencepost.threaded.inherited import keep_from_children
@@ -112,30 +112,30 @@ class OutputReader:
         self._release()
 
     def _read_all(self, ready: list[int]) -> bool:
-        """Read these; return whether there was something, and all of it ended with the end of a run.
+        """Read these; return whether there was something, and a run ended in each of them.
 
         While a run goes on, it is read at once: what it writes to both pipes stays nearly in order, and a small pipe
         that is full does not stop it.
         """
-        has_ended = []
+        had_ends = []
         for descriptor in ready:
             pipe = self._pipes.get(descriptor)
             if pipe is not None:
-                has_ended.append(self._read(descriptor, pipe))
+                had_ends.append(self._read(descriptor, pipe))
             elif descriptor == self._woken:
                 with suppress(BlockingIOError):
                     os.read(self._woken, 4096)
-        return bool(has_ended) and all(has_ended)
+        return bool(had_ends) and all(had_ends)
 
     def _read(self, descriptor: int, pipe: _Pipe) -> bool:
-        """Read what is there, within limits; return whether it ended with the end of a run."""
+        """Read what is there, within limits; return whether a run ended in the last of it."""
         chunk = b""
         for _ in range(_TURNS):
             before = chunk
             try:
                 chunk = os.read(descriptor, _CHUNK)
             except BlockingIOError:
-                return ends_with_an_end(before)
+                return has_an_end(before)
             except OSError:
                 chunk = b""
             if not chunk:
@@ -144,7 +144,7 @@ class OutputReader:
             passing_on.pass_on(pipe.stream, self._passed(pipe, chunk))
             if len(chunk) < _CHUNK:
                 break
-        return ends_with_an_end(chunk)
+        return has_an_end(chunk)
 
     def _passed(self, pipe: _Pipe, chunk: bytes) -> bytes:
         """Hand a chunk to the sink. Whatever fails there, reading goes on: without it, jobs that print would wait."""

@@ -39,11 +39,18 @@ class WorkerLine:
         self.shared = memoryview(self._map)
         self._pid = os.getpid()
 
+    def at_hand(self) -> bytes | None:
+        """Return the next message if it is there already, else None. Does not wait."""
+        return self._received(socket.MSG_DONTWAIT)
+
     def receive(self) -> bytes | None:
         """Wait for the next message; None when the supervisor has ended."""
+        return self._received()
+
+    def _received(self, flags: int = 0) -> bytes | None:
         try:
-            message = self._packets.recv(LARGEST_MESSAGE)
-        except ConnectionError:
+            message = self._packets.recv(LARGEST_MESSAGE, flags)
+        except (ConnectionError, BlockingIOError):
             return None
         if message[:1] == ASIDE:
             return os.pread(self._memory, int(message[1:]), PAGE)

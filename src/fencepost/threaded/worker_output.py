@@ -28,6 +28,7 @@ class WorkerOutput:
         self._end = end_frame(self._mark)
         self._records = -1
         self._dropped = 0
+        self._has_begun = False
         for descriptor in (output, errors):
             os.set_inheritable(descriptor, False)
 
@@ -45,25 +46,36 @@ class WorkerOutput:
             self._records = self._errors
 
     def begin(self, run_id: int, attempt: int) -> None:
-        """Mark that an attempt begins."""
+        """Mark that an attempt begins, and that the one before it has ended."""
         frame = begin_frame(self._mark, run_id, attempt)
-        self._write(self._output, frame)
-        self._write(self._errors, frame)
+        if self._has_begun:
+            self._flush()
+            frame = self._end + frame
+        self._write_to_both(frame)
+        if self._has_begun:
+            self._reopen()
+        self._has_begun = True
 
     def end(self) -> None:
-        """Mark that it has ended. What it left in Python's buffers still belongs to it."""
+        """Mark that it has ended, if one had begun. What it left in Python's buffers still belongs to it."""
+        if self._has_begun:
+            self._flush()
+            self._write_to_both(self._end)
+            self._reopen()
+            self._has_begun = False
+
+    def _flush(self) -> None:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):  # a job may have closed it, or put anything in its place
+            try:  # noqa: SIM105 - done for every run: to enter `suppress` takes longer than to flush nothing
                 stream.flush()
-        self._write(self._output, self._end)
-        self._write(self._errors, self._end)
-        self._reopen()
+            except Exception:  # noqa: BLE001, S110 - a job may have closed it, or put anything in its place
+                pass
 
     def _reopen(self) -> None:
         """Open what the job has closed: else a file or connection of a later run gets the number, and its prints."""
         for descriptor, number in ((self._output, 1), (self._errors, 2)):
             try:
-                os.fstat(number)
+                os.get_inheritable(number)  # the cheapest way to ask whether it is open
             except OSError:
                 with suppress(OSError):
                     os.dup2(descriptor, number)
@@ -86,9 +98,11 @@ class WorkerOutput:
     def keep(self, value: str) -> None:
         """Let the supervisor mask a value in all that is written from now on, to either pipe."""
         for frame in secret_frames(self._mark, value.encode("utf-8", "surrogatepass")):
-            self._write(self._output, frame)
-            self._write(self._errors, frame)
+            self._write_to_both(frame)
 
-    def _write(self, descriptor: int, frame: bytes) -> None:
-        with suppress(OSError):
-            os.write(descriptor, frame)
+    def _write_to_both(self, frame: bytes) -> None:
+        for descriptor in (self._output, self._errors):
+            try:  # noqa: SIM105 - as above
+                os.write(descriptor, frame)
+            except OSError:
+                pass
