@@ -5,6 +5,7 @@ import random
 from fencepost.core.output_frames import (
     LARGEST_FRAME,
     Begin,
+    Brief,
     End,
     Logged,
     OutputSplitter,
@@ -72,6 +73,16 @@ def test_pieces_are_the_same_wherever_the_reads_are_cut() -> None:
 def test_runs_that_write_nothing_are_only_counted() -> None:
     silent = b"".join(begin_frame(MARK, run, 1) + end_frame(MARK) for run in range(500))
     assert OutputSplitter(MARK).split(silent + b"x") == [End(500), b"x"]
+
+
+def test_runs_that_write_little_come_together_and_one_that_writes_much_by_itself() -> None:
+    texts = [b"one\n", b"", b"no end", b"x" * 600, b"last\n"]
+    written = b"".join(begin_frame(MARK, run, 2) + text + end_frame(MARK) for run, text in enumerate(texts))
+    assert OutputSplitter(MARK).split(written) == [
+        Brief([(b"0", b"2", b"one\n"), (b"1", b"2", b""), (b"2", b"2", b"no end")]),
+        *(Begin(3, 2), b"x" * 600, End()),
+        Brief([(b"4", b"2", b"last\n")]),
+    ]
 
 
 def test_a_job_that_writes_the_mark_itself_is_taken_by_its_word() -> None:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 LARGEST_FRAME = 4096  # PIPE_BUF on Linux: what is written at once stays together
 _LONGEST_HEAD = 64
+_BRIEF = 512  # bytes: what most runs write, if anything
 _BEGINS_MARK = b"\x00\x1e"
 _END_FRAME = re.compile(_BEGINS_MARK + rb"[0-9a-f]+e;")
 
@@ -54,7 +55,13 @@ class Kept(NamedTuple):
     is_last: bool
 
 
-Piece = bytes | Begin | End | Logged | Kept
+class Brief(NamedTuple):
+    """Attempts that follow each other, as run, attempt and text: each began, wrote at most this much, and ended."""
+
+    attempts: list[tuple[bytes, bytes, bytes]]
+
+
+Piece = bytes | Begin | End | Logged | Kept | Brief
 
 
 def mark_of(secret: str) -> bytes:
@@ -101,6 +108,8 @@ class OutputSplitter:
             word + rb"(?:b(?P<run>\d{1,20}) (?P<attempt>\d{1,10})|(?P<end>e)|(?P<form>[lps])(?P<length>\d{1,5}));"
         )
         self._silent = re.compile(rb"(?:%sb\d{1,20} \d{1,10};%se;)+" % (word, word))
+        brief = rb"%sb(\d{1,20}) (\d{1,10});([^\x00]{0,%d}+)%se;" % (word, _BRIEF, word)
+        self._brief, self._briefs = re.compile(brief), re.compile(rb"(?:%s)++" % brief)
         self._unread = b""
 
     def split(self, chunk: bytes) -> list[Piece]:
@@ -134,6 +143,12 @@ class OutputSplitter:
         if silent := self._silent.match(text, start):
             pieces.append(End(text.count(self._mark, start, silent.end()) // 2))
             return silent.end()
+        if briefs := self._briefs.match(text, start):
+            pieces.append(Brief(self._brief.findall(text, start, briefs.end())))
+            return briefs.end()
+        return self._single_frame(text, start, pieces)
+
+    def _single_frame(self, text: bytes, start: int, pieces: list[Piece]) -> int:
         head = self._head.match(text, start)
         if head is None:
             if len(text) - start < len(self._mark) + _LONGEST_HEAD:

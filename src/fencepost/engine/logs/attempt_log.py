@@ -15,6 +15,7 @@ is handed out for the ledger stays here until the ledger has it.
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections import deque
 from typing import NamedTuple
@@ -28,6 +29,8 @@ CHUNK_BYTES = 32 << 10
 LONGEST_LINE = 64 << 10
 RECORDS = 3  # beside 1 and 2, standard output and standard error: the stream of log records
 _SHORT = 512  # bytes: what most runs write, if anything
+_TINY = 128  # bytes, which compression hardly makes fewer
+_HEAD = struct.Struct("<BBBHH")  # of a zlib stream, and of its only block, which is not compressed
 _MARGIN = 4 << 10  # what is known of a line behind the place where it is cut
 
 
@@ -182,7 +185,7 @@ class AttemptLog:
             seq, self._seq_of_head = self._seq_of_head, self._seq_of_head + 1
         else:
             seq, self._seq_of_tail = self._seq_of_tail, self._seq_of_tail + 1
-        return LogChunk(self.run_id, self.attempt, seq, at_us, text.count(b"\n"), len(text), dropped, _packed(text))
+        return LogChunk(self.run_id, self.attempt, seq, at_us, text.count(b"\n"), len(text), dropped, packed(text))
 
     def sent(self) -> tuple[int, int] | None:
         """Note that the ledger has what was handed out; return the first and last chunk that it need not keep."""
@@ -212,11 +215,14 @@ class AttemptLog:
         return dropped
 
 
-def _packed(text: bytes) -> bytes:
-    """Compress a text. A short one in a small window: to make a large one takes twenty times as long as to use it."""
-    if len(text) > _SHORT:
+def packed(text: bytes) -> bytes:
+    """Compress a text, as any zlib can unpack it. What is needed for a large one takes far too long for a short one."""
+    size = len(text)
+    if size <= _TINY:  # stored as it is
+        return _HEAD.pack(0x78, 1, 1, size, size ^ 0xFFFF) + text + zlib.adler32(text).to_bytes(4, "big")
+    if size > _SHORT:
         return zlib.compress(text, 1)
-    packing = zlib.compressobj(1, zlib.DEFLATED, 9, 1)  # a window of 512 bytes, which any zlib can unpack
+    packing = zlib.compressobj(1, zlib.DEFLATED, 9, 1)  # a window of 512 bytes
     return packing.compress(text) + packing.flush()
 
 

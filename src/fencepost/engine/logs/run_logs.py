@@ -14,18 +14,16 @@ from collections.abc import Callable, Sequence
 
 from fencepost.core.log_chunks import LogChunk
 from fencepost.core.masked_values import MASKED, StreamMask
-from fencepost.core.output_frames import Begin, End, Kept, Logged, OutputSplitter, Piece, mark_of
+from fencepost.core.output_frames import Begin, Brief, End, Kept, Logged, OutputSplitter, Piece, mark_of
 from fencepost.core.runtime import Runtime
 from fencepost.engine.logs.attempt_log import CHUNK_BYTES, RECORDS, AttemptLog
+from fencepost.engine.logs.brief_logs import BriefLog, BriefLogs, Key
 
 _MOST_WAITING = 4 << 20  # bytes of attempts that have ended
 _MOST_ENDED = 20_000  # attempts
 _MOST_CHUNKS = 4000  # in one statement: SQLite takes 32,766 parameters
 _OF_ONE_ATTEMPT = 40  # more chunks than one attempt has at once
 _NOTHING = float("inf")
-
-Key = tuple[int, int]
-"""A run and the number of its attempt."""
 
 
 class WorkerStreams:
@@ -37,6 +35,7 @@ class WorkerStreams:
         self.begun = {1: 0, 2: 0}  # how many attempts have begun, by stream: both see the same ones
         self.done = {1: 0, 2: 0}
         self.opened: dict[Key, int] = {}  # attempts that wrote something: the how-manieth each is
+        self.briefs: dict[Key, BriefLog] = {}  # others, which have ended in one pipe
         self.masks = {1: StreamMask(MASKED), 2: StreamMask(MASKED)}
         self.kept = {1: b"", 2: b""}  # parts of the value of a secret
 
@@ -58,9 +57,23 @@ def _masked(streams: WorkerStreams, stream: int, pieces: list[Piece]) -> list[Pi
                     MASKED.add(value.decode("utf-8", "surrogatepass"))
             case Logged():
                 passed.append(piece)
+            case Brief() if MASKED:
+                for run_id, attempt, text in piece.attempts:
+                    passed += [Begin(int(run_id), int(attempt)), mask.masked(text), mask.rest(), End()]
+            case Brief():
+                passed.append(piece)
             case _:
                 passed += [mask.rest(), piece]
     return [piece for piece in passed if piece != b""]
+
+
+def _passed_on(piece: Piece) -> bytes:
+    match piece:
+        case bytes():
+            return piece
+        case Brief():
+            return b"".join([text for _, _, text in piece.attempts])
+    return b""
 
 
 class RunLogs:
@@ -74,6 +87,7 @@ class RunLogs:
         self._local: set[Key] = set()  # attempts that execute in this process
         self._attempts: dict[Key, AttemptLog] = {}
         self._ended: dict[Key, AttemptLog] = {}  # in the order in which they ended
+        self._briefs = BriefLogs()  # others that have ended
         self._has_news = False
         self.waiting = 0  # bytes that wait to be written
         self.waiting_since = _NOTHING  # on the monotonic clock
@@ -97,7 +111,7 @@ class RunLogs:
             for piece in pieces:
                 self._take_in(streams, stream, piece)
         self._tell()
-        return b"".join(piece for piece in pieces if isinstance(piece, bytes))
+        return b"".join([_passed_on(piece) for piece in pieces])
 
     def ended(self, source: int) -> None:
         """The worker has ended: what it had begun is over."""
@@ -110,6 +124,7 @@ class RunLogs:
                         self._take_in(streams, stream, rest)
                 for key in streams.opened:
                     self._end(key)
+                self._end_briefs(streams.briefs)
         self._tell()
 
     def _take_in(self, streams: WorkerStreams, stream: int, piece: Piece) -> None:
@@ -121,8 +136,9 @@ class RunLogs:
                 streams.begun[stream] += piece.silent
                 streams.done[stream] = streams.begun[stream]
                 streams.owners[stream] = None
-                if streams.opened:
-                    self._end_finished(streams)
+                self._end_finished(streams)
+            case Brief():
+                self._add_briefs(streams, stream, piece)
             case Logged():
                 self._add_of(streams, stream, RECORDS, piece.text)
             case bytes():
@@ -134,15 +150,51 @@ class RunLogs:
         """Add to the attempt that this pipe is at. What is written between two attempts belongs to none."""
         key = streams.owners[pipe]
         if key is not None:
-            streams.opened.setdefault(key, streams.begun[pipe])
+            self._open(streams, key, streams.begun[pipe])
             self._add(key, stream, chunk)
+
+    def _open(self, streams: WorkerStreams, key: Key, number: int) -> None:
+        """Expect more of an attempt than one brief output."""
+        streams.opened.setdefault(key, number)
+        if (brief := streams.briefs.pop(key, None)) is not None:
+            self._add(key, brief.stream, brief.text)
+
+    def _add_briefs(self, streams: WorkerStreams, stream: int, piece: Brief) -> None:
+        """Add attempts that have begun and ended in this pipe."""
+        at_us = self._wall_us()
+        opened, briefs = streams.opened, streams.briefs
+        number = streams.begun[stream]
+        for run_id, attempt, text in piece.attempts:
+            number += 1
+            if text:
+                key = int(run_id), int(attempt)
+                if key in opened or key in briefs:  # it wrote to the other pipe, too
+                    self._open(streams, key, number)
+                    self._add(key, stream, text)
+                else:
+                    briefs[key] = BriefLog(number, stream, at_us, text)
+        streams.begun[stream] = streams.done[stream] = number
+        streams.owners[stream] = None
+        self._end_finished(streams)
 
     def _end_finished(self, streams: WorkerStreams) -> None:
         """End the attempts that have ended in both pipes."""
-        done = min(streams.done.values())
-        for key in [key for key, number in streams.opened.items() if number <= done]:
-            del streams.opened[key]
-            self._end(key)
+        if streams.opened or streams.briefs:
+            is_plausible = len(streams.briefs) <= _MOST_ENDED  # else a job writes frames of its own, to one pipe
+            done = (min if is_plausible else max)(streams.done.values())
+            for key in [key for key, number in streams.opened.items() if number <= done]:
+                del streams.opened[key]
+                self._end(key)
+            finished = {key: log for key, log in streams.briefs.items() if log.number <= done}
+            if finished:
+                streams.briefs = {key: log for key, log in streams.briefs.items() if log.number > done}
+                self._end_briefs(finished)
+
+    def _end_briefs(self, finished: dict[Key, BriefLog]) -> None:
+        before = self._briefs.size
+        self._briefs.add(finished)
+        self._count(self._briefs.size - before)
+        self._make_room()
 
     # -- from this process -------------------------------------------------------------------------------------------
 
@@ -182,7 +234,9 @@ class RunLogs:
         """
         with self._lock:
             logs = [*self._ended.values(), *self._attempts.values()]
-        chunks: list[LogChunk] = []
+            self._briefs.take(most_bytes, _MOST_CHUNKS)
+        chunks = list(self._briefs.chunks())
+        most_bytes -= sum([chunk.size for chunk in chunks])
         for log in logs:
             if most_bytes <= 0 or len(chunks) + _OF_ONE_ATTEMPT > _MOST_CHUNKS:
                 break
@@ -203,13 +257,15 @@ class RunLogs:
         """Note that the ledger has these; return which older ones to remove: run, attempt, first and last number."""
         removals = []
         with self._lock:
-            for key in dict.fromkeys((chunk.run_id, chunk.attempt) for chunk in chunks):
+            others = chunks[self._briefs.sent() :]
+            for key in dict.fromkeys((chunk.run_id, chunk.attempt) for chunk in others):
                 log = self._ended.get(key) or self._attempts.get(key)
                 if log is not None and (removed := log.sent()) is not None:
                     removals.append((*key, *removed))
                 if log is not None and log.is_over and not log.pending:
                     del self._ended[key]
-            self.waiting = sum(log.waiting for logs in (self._ended, self._attempts) for log in logs.values())
+            logs = self._ended, self._attempts
+            self.waiting = self._briefs.size + sum(log.waiting for each in logs for log in each.values())
             self.waiting_since = self._monotonic() if self.waiting else _NOTHING
         return removals
 
@@ -245,8 +301,12 @@ class RunLogs:
 
     def _make_room(self) -> None:
         """Drop what waits of the attempts that ended first, if there is too much."""
-        if self.waiting <= _MOST_WAITING and len(self._ended) <= _MOST_ENDED:
+        if self.waiting <= _MOST_WAITING and len(self._ended) + len(self._briefs) <= _MOST_ENDED:
             return
+        for key, brief in self._briefs.remove_all():
+            self.waiting -= len(brief.text)
+            self._add(key, brief.stream, brief.text)
+            self._end(key)
         for key, log in list(self._ended.items()):
             if self.waiting <= _MOST_WAITING // 2 and len(self._ended) <= _MOST_ENDED // 2:
                 return

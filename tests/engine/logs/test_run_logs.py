@@ -1,0 +1,186 @@
+"""What workers write is kept by run, whichever way it is read: at once, in pieces, from one pipe or both."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterator
+
+import pytest
+
+from fencepost.core.log_chunks import LogChunk, Position, with_missing
+from fencepost.core.masked_values import MASKED, MaskedValues
+from fencepost.core.output_frames import begin_frame, end_frame, log_frames, mark_of
+from fencepost.engine.logs import brief_logs, run_logs
+from fencepost.engine.logs.attempt_log import packed
+from fencepost.engine.logs.run_logs import RunLogs
+from fencepost.threaded import ThreadedRuntime
+
+SECRET = "ab" * 12
+MARK = mark_of(SECRET)
+WORKER = 1
+
+
+class Reading:
+    """Logs that read one worker, and the rows that a ledger would have."""
+
+    def __init__(self) -> None:
+        self.logs = RunLogs(ThreadedRuntime())
+        self.logs.began(WORKER, SECRET)
+        self.rows: dict[tuple[int, int, int], LogChunk] = {}
+        self.passed_on = b""
+
+    def run(self, run_id: int, text: bytes = b"", errors: bytes = b"") -> None:
+        """Read all that a run writes."""
+        for stream, written in ((1, text), (2, errors)):
+            self.read(stream, framed(run_id, written))
+
+    def read(self, stream: int, chunk: bytes) -> None:
+        self.passed_on += self.logs.written(WORKER, stream, chunk)
+
+    def flush(self) -> None:
+        """Be the ledger."""
+        while chunks := self.logs.take(1 << 30):
+            for chunk in chunks:
+                self.rows.setdefault(chunk[:3], chunk)
+            self.logs.taken(chunks)
+
+    def chunks(self, run_id: int) -> list[LogChunk]:
+        self.flush()
+        return [self.rows[key] for key in sorted(self.rows) if key[0] == run_id]
+
+    def text(self, run_id: int) -> bytes:
+        return b"".join(zlib.decompress(each.text) for each in self.chunks(run_id))
+
+
+@pytest.fixture
+def reading() -> Reading:
+    return Reading()
+
+
+@pytest.fixture
+def masked() -> Iterator[MaskedValues]:
+    """What is masked in this process, without what a test adds."""
+    before = MASKED.__dict__.copy()
+    MASKED.__dict__.update(MaskedValues().__dict__)
+    yield MASKED
+    MASKED.__dict__.update(before)
+
+
+def framed(run_id: int, text: bytes) -> bytes:
+    return begin_frame(MARK, run_id, 1) + text + end_frame(MARK)
+
+
+@pytest.mark.parametrize("knows_values", [False, True])
+@pytest.mark.parametrize("largest", [20, 300, 20_000])
+def test_each_run_has_its_own_lines_wherever_the_reads_are_cut(
+    largest: int, masked: MaskedValues, *, knows_values: bool
+) -> None:
+    chance = random.Random(largest)
+    if knows_values:
+        masked.add("value that no run writes")
+    for _ in range(60):
+        reading, pipes, wrote = Reading(), {1: b"", 2: b""}, {}
+        for run_id in range(1, 31):
+            text = b"".join(chance.choices([b"", b"run %d\n" % run_id, b"no end", b"long " * 150], k=2))
+            errors = chance.choice([b"", b"", b"", b"errors of %d\n" % run_id])
+            record = b"".join(log_frames(MARK, b"a record\n")) if chance.random() < 0.1 else b""
+            pipes[1] += framed(run_id, text)
+            pipes[2] += framed(run_id, record + errors)
+            wrote[run_id] = sorted(line for part in (text, errors, b"a record" * bool(record)) for line in part.split())
+        while any(pipes.values()):
+            for stream in (1, 2):
+                size = chance.randint(0, largest)
+                reading.read(stream, pipes[stream][:size])
+                pipes[stream] = pipes[stream][size:]
+            if chance.random() < 0.3:
+                reading.flush()
+        assert {run_id: sorted(reading.text(run_id).split()) for run_id in wrote} == wrote
+        assert reading.logs.waiting == 0
+        assert not reading.logs.has_begun
+        assert b"\x00" not in reading.passed_on
+
+
+def test_a_brief_log_is_one_complete_line_even_if_the_job_did_not_end_it(reading: Reading) -> None:
+    reading.run(7, b"no end")
+    [chunk] = reading.chunks(7)
+    assert (chunk.attempt, chunk.seq, chunk.lines, chunk.size, chunk.dropped) == (1, 0, 1, 7, 0)
+    assert reading.text(7) == b"no end\n"
+
+
+def test_secrets_are_masked_in_one_brief_log_among_many(reading: Reading, masked: MaskedValues) -> None:
+    masked.add("looked-up-value")
+    said = {5: b"password=s3cret and more\n", 70: b"a \xff and token=abc-def\n", 71: b"it is looked-up-value\n"}
+    for run_id in range(1, 201):
+        reading.run(run_id, said.get(run_id, b"'an open quote of %d\n" % run_id))
+    assert reading.text(5) == b"password=*** and more\n"
+    assert reading.text(70) == b"a \\xff and token=***\n"
+    assert reading.text(71) == b"it is ***\n"
+    assert all(reading.text(run_id) == b"'an open quote of %d\n" % run_id for run_id in (1, 4, 6, 69, 72, 200))
+
+
+def test_a_value_that_becomes_secret_is_masked_in_what_already_waits(reading: Reading, masked: MaskedValues) -> None:
+    reading.run(1, b"it is looked-up-value\n")
+    masked.add("looked-up-value")
+    assert reading.text(1) == b"it is ***\n"
+
+
+def test_brief_logs_are_handed_out_again_until_the_ledger_has_them(reading: Reading) -> None:
+    reading.run(1, b"one\n")
+    first = reading.logs.take(1 << 20)
+    reading.run(2, b"two\n")
+    assert reading.logs.take(1 << 20) == first
+    assert [chunk.run_id for chunk in first] == [1]
+    reading.logs.taken(first)
+    assert reading.logs.waiting == len(b"two\n")
+    assert [chunk.run_id for chunk in reading.logs.take(1 << 20)] == [2]
+
+
+def test_no_more_brief_logs_are_handed_out_than_asked_for(reading: Reading) -> None:
+    for run_id in range(1, 101):
+        reading.run(run_id, b"x" * 99 + b"\n")
+    assert reading.logs.take(0) == []
+    chunks = reading.logs.take(1000)
+    assert [chunk.run_id for chunk in chunks] == list(range(1, 11))
+
+
+def test_what_waits_of_brief_logs_is_bounded_and_what_is_dropped_is_counted(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_logs, "_MOST_WAITING", 10_000)
+    for run_id in range(1, 1001):
+        reading.run(run_id, b"x" * 99 + b"\n")
+        assert reading.logs.waiting <= 10_100
+    kept = [reading.text(run_id).count(b"\n") for run_id in range(1, 1001)]
+    missing = [sum(each[1] for each in with_missing(reading.chunks(run_id), Position())) for run_id in range(1, 1001)]
+    assert [*map(sum, zip(kept, missing, strict=True))] == [1] * 1000
+    assert 0 < reading.logs.dropped == sum(missing) < 1000
+    assert kept[-1]
+
+
+def test_a_job_that_writes_frames_of_its_own_fills_no_memory(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_logs, "_MOST_ENDED", 100)
+    reading.read(1, framed(7, b"a line\n") * 50)
+    for run_id in range(1000):
+        reading.read(1, framed(run_id, b"a line\n"))
+    assert len(reading.logs._sources[WORKER].briefs) <= 101
+    reading.run(7, b"a line\n")
+    reading.run(7, b"again\n")
+    reading.logs.ended(WORKER)
+    reading.flush()
+    assert reading.logs.waiting == 0
+    assert not reading.logs.has_begun
+
+
+def test_texts_of_all_sizes_can_be_unpacked() -> None:
+    chance = random.Random(1)
+    assert all(zlib.decompress(packed(text)) == text for size in range(600) for text in [chance.randbytes(size)])
+
+
+def test_brief_logs_are_looked_at_together(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(brief_logs, "has_no_secret", lambda text: looked.append(text) or True)
+    for run_id in range(1, 129):
+        reading.run(run_id, b"a line\n")
+    reading.flush()
+    assert [text.count("\n") for text in looked] == [64, 64]
