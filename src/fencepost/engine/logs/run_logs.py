@@ -21,7 +21,7 @@ from fencepost.engine.logs.brief_logs import BriefLog, BriefLogs, Key
 
 _MOST_WAITING = 4 << 20  # bytes of attempts that have ended
 _MOST_ENDED = 20_000  # attempts
-_MOST_CHUNKS = 4000  # in one statement: SQLite takes 32,766 parameters
+_MOST_CHUNKS = 20_000  # in one statement: as many short runs as a node executes in a second
 _OF_ONE_ATTEMPT = 40  # more chunks than one attempt has at once
 _NOTHING = float("inf")
 

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.dialects.sqlite.pysqlite import dialect as sqlite_words
 
 from fencepost.errors import LedgerRefused
-from fencepost.ledger.dialects.dialect import ORIGIN_KEY, Cursor, Dialect, Parameters
+from fencepost.ledger.dialects.dialect import ORIGIN_KEY, Cursor, Dialect, Parameters, Row
 from fencepost.sql import sqlite
 from fencepost.sql.forked_sqlite import FORKED_SQLITE, Closable
 from fencepost.sql.spelling import SPELLING
@@ -57,6 +57,11 @@ class SqliteDialect(Dialect):
     def begin(self, connection: Any, cursor: Cursor) -> None:
         """Begin as the writer, so that rows that were read cannot change before they are updated."""
         cursor.execute("BEGIN IMMEDIATE")
+
+    def insert_absent(self, cursor: Cursor, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Insert row by row: a statement takes 32,766 parameters at most, and a row costs no round trip here."""
+        into = f"INTO {table} ({', '.join(columns)}) VALUES ({', '.join(self.mark * len(columns))})"
+        cursor.executemany(self.spelling.insert_if_absent(into), rows)
 
     def hang_up(self, connection: Any, cursor: Any) -> None:
         """Close the cursor first: until its last statement is reset, SQLite keeps the file open and locked.
