@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import psycopg
 
@@ -117,7 +117,14 @@ WHERE r.state = 'succeeded' AND r.attempts = 1 AND r.failures = 0 AND r.crashes 
 class Node:
     """One ``fencepost run`` on its way."""
 
-    def __init__(self, app: str, url: str, *options: str, variables: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        app: str,
+        url: str,
+        *options: str,
+        variables: dict[str, str] | None = None,
+        output: int | IO[bytes] = subprocess.DEVNULL,
+    ) -> None:
         command = Path(sys.executable).parent / "fencepost"
         folders = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
         environment = {**os.environ, "PYTHONPATH": folders, "FENCEPOST_URL": url, **(variables or {})}
@@ -125,7 +132,7 @@ class Node:
             [str(command), "run", app, *options],
             cwd=HERE,
             env=environment,
-            stdout=subprocess.DEVNULL,
+            stdout=output,
             stderr=subprocess.PIPE,
             text=True,
         )

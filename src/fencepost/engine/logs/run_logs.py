@@ -21,6 +21,7 @@ from fencepost.engine.logs.brief_logs import BriefLog, BriefLogs, Key
 
 _MOST_WAITING = 4 << 20  # bytes of attempts that have ended
 _MOST_ENDED = 20_000  # attempts
+_MOST_BRIEF = 50_000  # attempts that wrote little: more than a node executes in two seconds
 _MOST_CHUNKS = 20_000  # in one statement: as many short runs as a node executes in a second
 _OF_ONE_ATTEMPT = 40  # more chunks than one attempt has at once
 _NOTHING = float("inf")
@@ -301,7 +302,8 @@ class RunLogs:
 
     def _make_room(self) -> None:
         """Drop what waits of the attempts that ended first, if there is too much."""
-        if self.waiting <= _MOST_WAITING and len(self._ended) + len(self._briefs) <= _MOST_ENDED:
+        are_few = len(self._ended) <= _MOST_ENDED and len(self._briefs) <= _MOST_BRIEF
+        if self.waiting <= _MOST_WAITING and are_few:
             return
         for key, brief in self._briefs.remove_all():
             self.waiting -= len(brief.text)
