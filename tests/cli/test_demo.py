@@ -18,8 +18,9 @@ from rich.console import Console
 from fencepost.cli.demo import demo
 from fencepost.demo.live import LiveShow
 from fencepost.demo.pages import offer_pages
+from fencepost.demo.recount import Tally
 from fencepost.demo.screen import PlainScreen
-from fencepost.demo.show import CtrlC, Show
+from fencepost.demo.show import CtrlC, Show, in_words
 from fencepost.demo.stage import DemoStage
 from fencepost.demo.watching import ShownRun, View
 from fencepost.errors import ConfigurationError, MissingExtra
@@ -160,3 +161,16 @@ def test_options_of_the_pages_are_refused_without_them() -> None:
         demo(lasts="60s")
     with pytest.raises(ConfigurationError, match="no --json"):
         demo(web=True, as_json=True)
+
+
+@pytest.mark.parametrize(
+    ("tally", "word"),
+    [
+        (Tally("all", due=3, ran=3), "every due time has one result"),
+        (Tally("all", due=3, ran=2, open=1), "open 1, failed 0: no promise was broken"),
+        (Tally("all", due=3, ran=2, failed=1), "open 0, failed 1: no promise was broken"),
+        (Tally("all", due=3, ran=3, duplicates=1), "A PROMISE WAS BROKEN"),
+    ],
+)
+def test_the_last_line_says_what_was_wrong(tally: Tally, word: str) -> None:
+    assert word in in_words(tally)

@@ -206,11 +206,21 @@ def show(
 def _verdict(tallies: list[Tally], console: Console, *, was_interrupted: bool) -> tuple[int, dict[str, object]]:
     whole = total(tallies)
     is_right = bool(tallies) and all(tally.is_right for tally in tallies)
-    words = f"duplicates {whole.duplicates}, missing {whole.missing}, lost writes {whole.lost_writes}"
-    ending = "every due time has one result, every success one write" if is_right else "A PROMISE WAS BROKEN"
-    console.print(f"{words}: {ending}", highlight=False)
+    console.print(in_words(whole) if tallies else "nothing was counted", highlight=False)
     code = 0 if is_right else 130 if was_interrupted and not (whole.duplicates or whole.missing) else 1
     return code, {"right": is_right, "jobs": [asdict(tally) for tally in tallies], "together": asdict(whole)}
+
+
+def in_words(whole: Tally) -> str:
+    """Return the last line: what the count found, and whether that breaks a promise."""
+    words = f"duplicates {whole.duplicates}, missing {whole.missing}, lost writes {whole.lost_writes}"
+    if whole.is_right:
+        return f"{words}: every due time has one result, every success one write"
+    if whole.duplicates or whole.missing or whole.lost_writes:
+        return f"{words}: A PROMISE WAS BROKEN"
+    return (
+        f"{words}; open {whole.open}, failed {whole.failed}: no promise was broken, but not all ran to its end"
+    )
 
 
 def _has_begun(view: View) -> bool:
