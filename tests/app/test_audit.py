@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from fencepost.app.auditing import read_anchors
 from fencepost.app.composing import publish
 from fencepost.core.noted import DONE_BY_PEOPLE, Noted
 from fencepost.core.rights import Caller
-from fencepost.errors import AlreadyRequested, InvalidParameters
+from fencepost.errors import AlreadyRequested, InvalidParameters, LedgerUnavailable
 from fencepost.ledger import auditing
 from fencepost.ledger.auditing import acting_as
 from fencepost.ledger.journal import About, note
@@ -182,6 +182,36 @@ def test_nobody_acts_without_a_name(app: App, by: str) -> None:
             act("settle", by=by)
     with pytest.raises(InvalidParameters):
         app.operations.audit.prune(before="2020-01-01T00:00Z", by=by)
+
+
+@pytest.mark.parametrize(
+    ("act", "last"),
+    [("rename job", "moving._moved"), ("forget job", "removing._remove"), ("accept ledger", "restoring._accepted")],
+)
+def test_act_of_several_transactions_that_is_cut_off_has_an_entry(
+    app: App, act: str, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = app.operations.enqueue("settle", {}).run_id
+    set_run(app, run_id, state="running" if act == "accept ledger" else "waiting", node="gone", waits_for="person")
+    before = app.operations.run(run_id)
+
+    def away(*_: object) -> None:
+        raise LedgerUnavailable("cut off")
+
+    calls: dict[str, Callable[[], object]] = {
+        "rename job": lambda: app.operations.rename_job("settle", "account", by="ann", reason="clearer"),
+        "forget job": lambda: app.operations.forget_job("settle", by="ann", reason="gone"),
+        "accept ledger": lambda: app.operations.restored.accept(by="ann", reason="the disk", unnoticed=True),
+    }
+    monkeypatch.setattr(f"fencepost.ledger.{last}", away)
+    with pytest.raises(LedgerUnavailable):
+        calls[act]()
+    assert app.operations.run(run_id) != before
+    first = app.operations.audit.entries()[-1]
+    assert (first.act, first.who, first.outcome) == (act, "ann", "begun")
+    monkeypatch.undo()
+    calls[act]()
+    assert app.operations.audit.entries()[0].outcome == "done"
 
 
 def test_note_outside_of_a_transaction_has_its_entry_at_once(app: App) -> None:

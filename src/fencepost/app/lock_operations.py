@@ -42,7 +42,7 @@ from fencepost.core.rights import Caller, HumanAct, Scope
 from fencepost.core.tick import instant
 from fencepost.errors import ConfigurationError, FencepostError, InvalidParameters, LockHeld, NoSuchLock
 from fencepost.ledger import auditing, journal
-from fencepost.ledger.auditing import AuditAct
+from fencepost.ledger.auditing import BEGUN, AuditAct
 from fencepost.ledger.held_keys import KeyHolder, holders_of, key_holders, key_waiters
 from fencepost.ledger.journal import About
 from fencepost.locks import connect
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 1000
 """Waiting runs that are read for one page of keys. A key for which more wait ends the page."""
-BEGUN, NOT_DONE, UNKNOWN = "begun", "not done", "unknown"
-"""Outcomes of an act on another store, in the audit."""
+NOT_DONE, UNKNOWN = "not done", "unknown"
+"""Outcomes of an act on another store, in the audit, besides `BEGUN`."""
 Place = LeasesInLedger | LeasesElsewhere
 
 

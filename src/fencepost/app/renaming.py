@@ -7,11 +7,13 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from fencepost.app.records import RenamedJobRecord
+from fencepost.core.rights import HumanAct
 from fencepost.effects.installing import open_database
 from fencepost.effects.renaming import move_effects
 from fencepost.errors import ConfigurationError
 from fencepost.ledger import moving
 from fencepost.ledger.jobs import jobs
+from fencepost.ledger.journal import About, begin
 
 if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
@@ -20,12 +22,16 @@ if TYPE_CHECKING:
 def rename_job(
     ledger: Ledger, old: str, new: str, *, by: str, reason: str | None, effects: Sequence[str] | None
 ) -> RenamedJobRecord:
-    """Rename first in the databases of effects, each in one transaction, and then in the ledger."""
+    """Rename first in the databases of effects, each in one transaction, and then in the ledger.
+
+    The audit has an entry before that, because what is renamed first stays renamed if the rest is cut off.
+    """
     found = moving.renaming_of(ledger, old, new)
     if effects is None:
         _refuse_bulk(ledger, {old, new})
     with ExitStack() as opened:
         elsewhere = [opened.enter_context(closing(open_database(url, ledger.runtime))) for url in effects or ()]
+        begin(ledger, HumanAct.RENAME_JOB, About(job=old, by=by, reason=reason, detail={"new": new}))
         moved = [move_effects(each, ledger, found) for each in (ledger, *elsewhere)]
         done = moving.rename(ledger, found, by=by, reason=reason)
     return RenamedJobRecord(

@@ -4,7 +4,8 @@ Every act of a person is noted in the journal, and `journal.note` records it her
 entries locks the single row of the head, which gives them one order and keeps the chain from forking. This is the last
 step of a transaction, so the row is locked only while that commits.
 
-**Promises.** An entry commits together with the act that it describes, or neither does.
+**Promises.** An entry commits together with the act that it describes, or neither does. An act of several transactions
+has an entry with the outcome ``begun`` before the first of them, unless the first one has the entry of the act.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from fencepost.ledger.dialects.statements import clean, said
 from fencepost.ledger.identity import identity_within
 
 LONGEST_WHO = 160  # the width of the column
-DONE = "done"
+DONE, BEGUN = "done", "begun"
 _PRINCIPALS = ("user", "host", "proxy", "local", "token")
 _ROWS_PER_PAGE = 1000  # entries that are kept in memory at once
 _STRETCH = 50_000  # entries that one statement looks through

@@ -14,9 +14,9 @@ from sqlalchemy import Select, insert, select
 
 from fencepost.core.noted import DONE_BY_PEOPLE, LONGEST_REASON, Noted, says_something
 from fencepost.core.policy import Policy, Reason
-from fencepost.core.rights import Caller
+from fencepost.core.rights import Caller, HumanAct
 from fencepost.errors import InvalidParameters, InvalidPolicy
-from fencepost.ledger.auditing import AuditAct, acting, record
+from fencepost.ledger.auditing import BEGUN, DONE, AuditAct, acting, record
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -66,7 +66,15 @@ def note(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
         _audit(database, cursor, what, about)
 
 
-def _audit(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
+def begin(database: Database, act: HumanAct, about: About) -> None:
+    """Record in the audit that a person begins an act of several transactions; call it before the first of them.
+
+    Where such an act is cut off, this entry remains. The transaction that completes the act notes that it is done.
+    """
+    database.write(lambda cursor: _audit(database, cursor, act, about, outcome=BEGUN))
+
+
+def _audit(database: Database, cursor: Cursor, what: Noted | HumanAct, about: About, *, outcome: str = DONE) -> None:
     """Record the act in the audit when the transaction commits. Refuse it if its reason is too long, or is wanted."""
     if len(about.reason or "") > LONGEST_REASON:
         raise InvalidParameters(f"a reason has {LONGEST_REASON:,} characters at most; nothing was done")
@@ -80,6 +88,7 @@ def _audit(database: Database, cursor: Cursor, what: Noted, about: About) -> Non
         run_id=about.run_id,
         schedule=about.schedule,
         reason=about.reason,
+        outcome=outcome,
         detail=about.detail or {},
     )
     record(database, cursor, act)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import delete as delete_from
 
 from fencepost.core.noted import Noted
+from fencepost.core.rights import HumanAct
 from fencepost.errors import LedgerRefused
 from fencepost.ledger import schedules
 from fencepost.ledger.accounts import forget_permissions
@@ -22,7 +23,7 @@ from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, said, statements_for
 from fencepost.ledger.figures import forget_figures
 from fencepost.ledger.jobs import job as known_job
-from fencepost.ledger.journal import About, note
+from fencepost.ledger.journal import About, begin, note
 from fencepost.ledger.nodes import living_nodes
 from fencepost.ledger.schedule_rows import CODE
 
@@ -90,9 +91,14 @@ def delete_schedule(
 
 
 def forget(database: Database, name: str, *, by: str, reason: str | None = None) -> Forgotten:
-    """Forget a job that no living node has: delete its schedules, cancel its pending runs, remove its row."""
+    """Forget a job that no living node has: delete its schedules, cancel its pending runs, remove its row.
+
+    The audit has an entry before that, because what is cancelled first stays cancelled if the rest is cut off.
+    """
     known_job(database, name)
     _refuse_living(database, name)
+    about = About(job=name, by=by, reason=reason)
+    begin(database, HumanAct.FORGET_JOB, about)
     statements, connection = _connect(database)
     why = f"job forgotten by {by}" + (f": {reason}" if reason else "")
     try:
@@ -102,9 +108,7 @@ def forget(database: Database, name: str, *, by: str, reason: str | None = None)
         runs = _in_batches(
             connection, statements, _OPEN, name, change=lambda cursor, ids: _cancelled(cursor, statements, ids, by, why)
         )
-        connection.write(
-            lambda cursor: _remove(database, cursor, statements, name, About(job=name, by=by, reason=reason))
-        )
+        connection.write(lambda cursor: _remove(database, cursor, statements, name, about))
     finally:
         connection.rest()
     return Forgotten(len(found), runs)

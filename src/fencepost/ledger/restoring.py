@@ -23,11 +23,12 @@ from sqlalchemy import select, update
 from fencepost.core.noted import Noted
 from fencepost.core.restored import LEASES, differences
 from fencepost.core.retry import HoldForPerson
+from fencepost.core.rights import HumanAct
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.identity import identity
-from fencepost.ledger.journal import About, note
+from fencepost.ledger.journal import About, begin, note
 from fencepost.ledger.logins import revoke_all
 from fencepost.ledger.naming import forget_nameless
 from fencepost.ledger.reaping import reap
@@ -76,8 +77,8 @@ def accept(
         return database.write(lambda cursor: _accepted_leases(database, cursor, leases, about))
     connection = database.connect("restored")
     try:
-        begun = _settle_begun(database, connection, runs)
         about = About(by=by, reason=reason, detail={"pending": str(runs)})
+        begun = _settle_begun(database, connection, runs, about)
 
         def work(cursor: Cursor) -> Restored:
             _renew(database, cursor, leases)
@@ -94,8 +95,9 @@ def as_copy(database: Database, *, by: str, reason: str | None, leases: str | No
     identity(database)  # so that there is one
     connection = database.connect("restored")
     try:
-        begun = _settle_begun(database, connection, Pending.CANCEL)
-        done = connection.write(lambda cursor: _copied(database, cursor, leases, About(by=by, reason=reason)))
+        about = About(by=by, reason=reason)
+        begun = _settle_begun(database, connection, Pending.CANCEL, about._replace(detail={"copy": True}))
+        done = connection.write(lambda cursor: _copied(database, cursor, leases, about))
         database.known_identity = database.known_naming = None
         return done._replace(runs=done.runs + begun)
     finally:
@@ -182,15 +184,20 @@ def _settle_pending(database: Database, cursor: Cursor, runs: Pending, now_us: i
     return database.change(cursor, change.values(ended)) + database.change(cursor, held.values(ended))
 
 
-def _settle_begun(database: Database, connection: LedgerConnection, runs: Pending) -> int:
-    """Decide about runs that were running in the dump: they are lost, whatever node had them."""
-    if runs is Pending.RUN:
-        return 0  # they are reaped with their nodes, and follow on_crash
+def _settle_begun(database: Database, connection: LedgerConnection, runs: Pending, about: About) -> int:
+    """Decide about runs that were running in the dump: they are lost, whatever node had them.
+
+    If there are any, the audit has an entry before that: they take transactions of their own.
+    """
     c = database.tables.run.c
+    running = select(c.id).where(c.state == "running").limit(1)
+    if runs is Pending.RUN or not connection.read(lambda cursor: database.rows(cursor, running)):
+        return 0  # with RUN they are reaped with their nodes, and follow on_crash
+    begin(database, HumanAct.ACCEPT_LEDGER, about)
     if runs is Pending.CANCEL:
-        running = update(database.tables.run).where(c.state == "running", c.cancel_requested_at.is_(None))
+        stopped = update(database.tables.run).where(c.state == "running", c.cancel_requested_at.is_(None))
         connection.write(
-            lambda cursor: database.change(cursor, running.values(cancel_requested_at=database.dialect.now()))
+            lambda cursor: database.change(cursor, stopped.values(cancel_requested_at=database.dialect.now()))
         )
     query = select(c.node).where(c.state == "running", c.node.is_not(None)).distinct()
     nodes = [row[0] for row in connection.read(lambda cursor: database.rows(cursor, query))]
