@@ -6,11 +6,16 @@ Exits with 1 if a chain forked, a change was not found, or an act and its entry 
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
+from collections.abc import Callable
+from time import monotonic, process_time
 
 from fencepost.ledger.ledger import open_ledger
 from fencepost.threaded import ThreadedRuntime
-from tests.audit.cutting import acts, cut
+from tests.audit.acts import ACTS
+from tests.audit.cutting import Cuts, cut
+from tests.audit.stages import on_stages
 from tests.audit.tampering import Tampered
 from tests.audit.writers import played
 from tests.fresh_ledgers import KINDS, fresh_ledgers
@@ -44,16 +49,23 @@ def _wrong(kind: str, options: argparse.Namespace) -> int:
             ledger.close()
             print(f"{kind}: {options.changes} changes, {len(unseen)} not found {sorted(set(unseen))}", flush=True)
             wrong += len(unseen)
-        for name in acts() if "cuts" in parts else ():
-            cuts = cut(name, fresh)
-            print(
-                f"{kind}: {name}: {cuts.plays} cuts, {cuts.both} both, {cuts.neither} neither, {len(cuts.wrong)} wrong",
-                flush=True,
-            )
-            for each in cuts.wrong[:5]:
-                print(f"  {each}")
-            wrong += len(cuts.wrong)
+        if "cuts" in parts:
+            wrong += _wrong_cuts(kind, fresh)
     return wrong
+
+
+def _wrong_cuts(kind: str, fresh: Callable[[], str]) -> int:
+    """Cut every act, and print what came of each and of all."""
+    total, started, used = Cuts(), monotonic(), process_time()
+    logging.getLogger("fencepost").setLevel(logging.CRITICAL)  # runs are to fail, and locks to be lost
+    with on_stages(fresh) as stages:
+        for name in ACTS:
+            cuts = cut(name, stages)
+            print(f"{kind}: {name}: {cuts}", *cuts.wrong[:5], sep="\n  ", flush=True)
+            total += cuts
+    spent = f"{monotonic() - started:.0f} s, {process_time() - used:.0f} s of processor time"
+    print(f"{kind}: {len(ACTS)} acts, {total}; {spent}", flush=True)
+    return len(total.wrong)
 
 
 if __name__ == "__main__":

@@ -1,177 +1,184 @@
-"""Every act is cut before and after every statement: afterwards both the act and its entry are there, or neither.
+"""Every act is cut before and after every statement: afterwards nothing of it stands without an entry in the audit.
 
-The acts are those of `tests.access.scene`, which has a case for each method that pages and REST can call. Whether an
-act was done is seen in the database itself: any row but those of the audit is another one.
+Whether an act was done is seen in the databases themselves: any row but those of the audit is another one. The rules:
+
+1. What has changed, in the ledger or elsewhere, has an entry.
+2. An act of one transaction has its entry or not, together with everything that it does: never one without the other.
+3. An act of several transactions has an entry ``begun`` before the first of them, or its own entry before what it does
+   in another database. So an entry may stand there alone, but no change does.
+4. Without a cut, the act changes something, and has an entry with the outcome ``done``. Else the play shows nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from sqlalchemy import select
-
-from fencepost.access import Access, Authorized
-from fencepost.access.rights import RIGHTS
-from fencepost.core.rights import ALL_JOBS, NEEDS, Role, Scope
 from fencepost.errors import FencepostError
-from fencepost.ledger import auditing, nodes
-from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.logins import add_login
-from tests.access.scene import CASES, Call, Scene, Target, dead_id, scene, set_run
-from tests.crashpoints.drivers import watched
+from fencepost.ledger.auditing import DONE
+from tests.access.scene import Target
+from tests.audit.acts import ACTS, Act
+from tests.audit.rows import Content, Entry
+from tests.audit.stages import Stage, Stages
+from tests.crashpoints.drivers import COMMIT
 from tests.crashpoints.points import POINTS, Way
 
-_OF_THE_AUDIT = ("audit", "audit_head")
-_MOST_POINTS = 400
-NOT_HERE = {
-    *("letters.replay", "letters.drop", "bulk.again", "bulk.forget"),  # need a bulk job: tests/access
-    *("restored.accept", "restored.as_copy"),  # need a restored ledger
-    *("locks.release", "locks.reset"),  # on SQLite in another file, with an entry before and one after
-    *("once", "check"),
-}
-"""Methods that do nothing in this scene."""
-
-_OWN: dict[str, Call] = {
-    "access.revoke_api_token": lambda a, _: a.access.revoke_api_token(a.access.api_tokens()[0].id),
-    "audit.prune": lambda a, _: a.audit.prune(before=a.now()),
-}
-"""Calls that the scene of the rights has for something that does not exist."""
-
-IN_STEPS = {"forget_job", "rename_job", "backfill", "reprocess"}
-"""Acts of several transactions: the entry is in the one that decides."""
+WAYS = (Way.ERROR, Way.LOST)
+_MOST_POINTS = 1000
+_SAYS_SO = {"journal"}  # a line of the journal comes with its entry: it is not what the act is there for
+Point = tuple[int, Way]
 
 
-def acts() -> dict[str, Call]:
-    """Return the methods that do something, by name. A new one is among them as soon as it has a right."""
-    found = {name for name, act in RIGHTS.items() if act is not None and NEEDS[act] is not Role.VIEWER}
-    looks = {name for name in found if name.rpartition(".")[2] in _LOOKS}
-    return {name: _OWN.get(name, CASES[name]) for name in sorted(found - looks - NOT_HERE)}
-
-
-_LOOKS = (
-    *("accounts", "permissions", "api_tokens", "logins", "entries", "anchor", "verify", "export", "standing"),
-    *("would_backfill", "read_params", "show", "list", "iterate", "get", "preview"),
-)
+class Vacuous(AssertionError):
+    """An act does nothing where nothing cuts it, so that cutting it shows nothing."""
 
 
 @dataclass
 class Cuts:
-    """What came of the cuts."""
+    """What came of the cuts. `first`: an entry says that the act was begun, and nothing of it was done yet."""
 
     plays: int = 0
     both: int = 0
     neither: int = 0
+    first: int = 0
     wrong: list[str] = field(default_factory=list)
+    said: set[str] = field(default_factory=set)
+
+    def __str__(self) -> str:
+        counts = (f"{self.plays} cuts", f"{self.both} both", f"{self.neither} neither", f"{self.first} entry first")
+        return ", ".join((*counts, f"{len(self.wrong)} wrong"))
+
+    def __iadd__(self, other: Cuts) -> Cuts:
+        self.plays += other.plays
+        self.both += other.both
+        self.neither += other.neither
+        self.first += other.first
+        self.wrong += other.wrong
+        self.said |= other.said
+        return self
 
 
 @dataclass(frozen=True)
-class _Seen:
-    rows: dict[str, list[tuple[Any, ...]]]
-    entries: int
+class _Played:
+    """How a play has left the databases. `error` is what the person was answered, if it failed."""
+
+    before: Content
+    after: Content
+    error: BaseException | None
+    labels: Sequence[str]
+    was_reached: bool
+
+    @property
+    def changed(self) -> set[str]:
+        return self.after.changed(self.before)
+
+    @property
+    def new(self) -> list[Entry]:
+        """The entries that this play has added."""
+        last = max((each.n for each in self.before.entries), default=0)
+        return [each for each in self.after.entries if each.n > last]
 
 
-def _seen(ledger: Ledger) -> _Seen:
-    tables = {table.name: table for table in ledger.tables.all}
-    skipped = {ledger.tables.operating[name].name for name in _OF_THE_AUDIT}
-
-    def work(cursor: Any) -> dict[str, list[tuple[Any, ...]]]:
-        return {
-            name: sorted((tuple(row) for row in ledger.rows(cursor, select(table))), key=repr)
-            for name, table in tables.items()
-            if name not in skipped
-        }
-
-    state = auditing.state(ledger)
-    return _Seen({**ledger.read(work), "pruned": [state.floor]}, state.head.n)
+def few(labels: Sequence[str]) -> Iterator[Point]:
+    """Choose where it is decided: the first COMMIT, the last and two in between, either way; and a statement before."""
+    commits = [number for number, label in enumerate(labels, 1) if label == COMMIT]
+    some = {commits[part * (len(commits) - 1) // 3] for part in range(4)}
+    yield from ((number, way) for number in sorted(some) for way in WAYS)
+    yield (commits[0] + 1) // 2, Way.ERROR
 
 
-def cut(name: str, fresh: Callable[[], str], *, ways: tuple[Way, ...] = (Way.ERROR, Way.LOST), every: int = 1) -> Cuts:
-    """Cut one act at each `every`-th of its statements, in these ways, on ledgers that `fresh` makes."""
-    found = Cuts()
-    for way in ways:
-        number = 1
-        while number <= _MOST_POINTS:
-            with _on_stage(fresh) as stage:
-                target = _ready(stage, name)
-                while number <= _MOST_POINTS and _play(stage, name, target, found, number=number, way=way):
-                    number += every
-            if not found.plays or not POINTS.was_reached:
-                break
-            number += every
-    return found
+def cut(name: str, stages: Stages, points: Callable[[Sequence[str]], Iterable[Point]] | None = None) -> Cuts:
+    """Cut an act before and after each of its statements, or at `points` of them."""
+    return cut_act(ACTS[name], stages, points, name=name)
 
 
-@contextmanager
-def _on_stage(fresh: Callable[[], str]) -> Iterator[Scene]:
-    with ExitStack() as stack:
-        stack.enter_context(watched())
-        made = scene(fresh())
-        stage = next(made)
-        stack.callback(lambda: [None for _ in made])
-        yield stage
+def cut_act(
+    act: Act, stages: Stages, points: Callable[[Sequence[str]], Iterable[Point]] | None = None, *, name: str
+) -> Cuts:
+    """Cut an act that is called `name`."""
+    stage = act.stage(stages)
+    stage.put_back(stage.first)
+    with act.in_small():
+        target = act.ready(stage)
+        playing = _Playing(name, act, stage, target, stage.databases.read())
+        whole = playing.play()
+        _refuse_vacuous(name, act, whole)
+        playing.found.said = {each.act for each in whole.new}
+        if points is None:
+            playing.cut_all()
+        else:
+            for point in points(playing.play().labels):  # the first one may have made what the others find
+                if not playing.cut(*point):
+                    playing.found.wrong.append(f"{name}: statement {point[0]} was not reached")
+    return playing.found
 
 
-def _ready(stage: Scene, name: str) -> Target:
-    """Prepare what an act needs: nodes that have left, an account, an API token, a run in the right state."""
-    app, direct = stage.app, Scope.direct("root")
-    for node in nodes.living_nodes(app.ledger):
-        if name != "drain_node":
-            nodes.leave(app.ledger, node.id)
-    if name == "drain_node":
-        table = app.ledger.tables.node  # of a version that can be asked
-        app.ledger.write(lambda cursor: app.ledger.change(cursor, table.update().values(version="1/0005/0001")))
-    access = Access(app.ledger, direct)
-    for principal in ("host:ann", "host:bob"):
-        access.give(principal, "admin")
-    access.put_account("eve", None)
-    access.add_api_token("ci", "viewer", expires_in="1d")
-    app.ledger.write(
-        lambda cursor: add_login(app.ledger, cursor, "s", "user:eve", how="login", address=None, lasts_s=60)
-    )
-    if name == "access.enable_account":
-        access.disable_account("eve")
-    if name == "concerns.unacknowledge":
-        app.operations.concerns.acknowledge("given-up", dead_id(stage.mine), by="root")
-    if name == "schedules.resume":
-        app.schedules.pause(stage.mine.schedule, by="root")
-    if name not in ("cancel", "release"):
-        return stage.mine
-    run_id = app.operations.trigger(stage.mine.job, by="root", again=True).run_id
-    if name == "release":
-        set_run(app, run_id, state="waiting", waits_for="person")
-    return stage.mine._replace(run=run_id)
+class _Playing:
+    """An act on its stage, where all rows are put back before each play."""
+
+    def __init__(self, name: str, act: Act, stage: Stage, target: Target, before: Content) -> None:
+        self.found = Cuts()
+        self._name, self._act, self._stage, self._target, self._before = name, act, stage, target, before
+
+    def cut_all(self) -> None:
+        for way in WAYS:
+            number = 1
+            while self.cut(number, way):
+                number += 1
+                if number > _MOST_POINTS:
+                    self.found.wrong.append(f"{self._name}: it has no end")
+                    break
+
+    def cut(self, number: int, way: Way) -> bool:
+        """Cut it once; return whether it had such a statement."""
+        played = self.play(number, way)
+        is_done, has_entry = bool(played.changed - _SAYS_SO), bool(played.new)
+        self.found.plays += 1
+        self.found.both += is_done and has_entry
+        self.found.neither += not is_done and not has_entry
+        self.found.first += has_entry and not is_done
+        where = f"{self._name} cut at statement {number} ({way.value})"
+        self.found.wrong += [f"{where}: {each} ({played.error})" for each in _objections(self._act, played)]
+        return played.was_reached
+
+    def play(self, number: int | None = None, way: Way | None = None) -> _Played:
+        """Play it, cut at a statement or whole, and put back what it has changed."""
+        root, error = self._stage.root(), None
+        self._stage.forget()
+        POINTS.arm(number, way, is_alone=True)  # sessions of locks are renewed beside it
+        try:
+            self._act.call(root, self._target)
+        except Exception as raised:  # noqa: BLE001 - `_objections` says which may be
+            error = raised
+        was_reached, labels = POINTS.was_reached, POINTS.seen
+        POINTS.disarm()
+        after = self._stage.databases.read()
+        if after.rows != self._before.rows:
+            self._stage.put_back(self._before, after)
+        return _Played(self._before, after, error, labels, was_reached)
 
 
-def _play(stage: Scene, name: str, target: Target, found: Cuts, *, number: int, way: Way) -> bool:
-    """Cut an act once; return whether the ledger is as it was, and a further point is worth trying on it."""
-    ledger = stage.app.ledger
-    before = _seen(ledger)
-    root = stage.as_roles({ALL_JOBS: "admin"})
-    POINTS.arm(number, way)
-    error = _called(acts()[name], root, target)
-    was_reached = POINTS.was_reached
-    POINTS.disarm()
-    POINTS.was_reached = was_reached
-    after = _seen(ledger)
-    is_done, has_entry = after.rows != before.rows, after.entries > before.entries
-    found.plays += 1
-    found.both += is_done and has_entry
-    found.neither += not is_done and not has_entry
-    where = f"{name} cut at statement {number} ({way.value})"
-    if is_done != has_entry and not (name in IN_STEPS and is_done):
-        what = "was done, and has no entry" if is_done else "has an entry, and was not done"
-        found.wrong.append(f"{where}: it {what} ({error})")
-    if not was_reached and not has_entry:
-        found.wrong.append(f"{where}: without a cut it has no entry ({error})")
-    return was_reached and not is_done and not has_entry
+def _objections(act: Act, played: _Played) -> Iterator[str]:
+    """Yield what is wrong with how a play has ended."""
+    changed, said = played.changed, {each.outcome for each in played.new}
+    if played.error is not None and not isinstance(played.error, FencepostError):
+        yield f"it ended with {type(played.error).__name__}"
+    if changed and not said:
+        yield f"it was done, and has no entry: {', '.join(sorted(changed))}"
+    if DONE in said and not (changed - _SAYS_SO or act.entry_first):
+        yield "it has an entry, and was not done"
+    if said - {DONE} and not act.in_steps:
+        yield f"its entry says {', '.join(sorted(said - {DONE}))}"
+    if not played.was_reached and played.error is not None:
+        yield "it failed without a cut"
 
 
-def _called(call: Call, root: Authorized, target: Target) -> str:
-    try:
-        call(root, target)
-    except FencepostError as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"
+def _refuse_vacuous(name: str, act: Act, whole: _Played) -> None:
+    """Raise unless the act does something without a cut, and has its entry."""
+    problems = list(_objections(act, whole))
+    if not whole.changed - _SAYS_SO:
+        problems.append("it changes nothing")
+    if not whole.new or whole.new[-1].outcome != DONE:
+        problems.append("it has no entry that says that it is done")
+    if problems:
+        raise Vacuous(f"{name} is not done where nothing cuts it: {'; '.join(problems)} ({whole.error})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from enum import Enum
+from threading import get_ident
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -46,9 +47,11 @@ class Points:
         self.was_reached = False
         self._number: int | None = None
         self._way: Way | None = None
+        self._thread: int | None = None
 
-    def arm(self, number: int | None = None, way: Way | None = None) -> None:
-        """Count from now on; cut round trip `number`, from 1."""
+    def arm(self, number: int | None = None, way: Way | None = None, *, is_alone: bool = False) -> None:
+        """Count from now on; cut round trip `number`, from 1. With `is_alone`, what other threads do does not count."""
+        self._thread = get_ident() if is_alone else None
         self.labels, self.is_armed, self.was_reached = [], True, False
         self._number, self._way = number, way
 
@@ -60,7 +63,7 @@ class Points:
 
     def passes(self, label: str, link: Link, trip: Callable[[], T]) -> T:
         """Make a round trip, or what becomes of it here."""
-        if not self.is_armed:
+        if not self.is_armed or self._thread not in (None, get_ident()):
             return trip()
         self.labels.append(" ".join(label.split())[:100])
         if len(self.labels) != self._number:

@@ -46,6 +46,16 @@ OPERATING = (
         tests=f"{_CUT}[trigger-sqlite]",
     ),
     mutant(
+        "act of several transactions without its first entry",
+        "a job is half renamed, and a crash leaves no entry of it",
+        Code(
+            "fencepost.ledger.journal:begin",
+            "database.write(lambda cursor: _audit(database, cursor, act, about, outcome=BEGUN))",
+            "pass",
+        ),
+        tests=f"{_CUT}[rename_job-sqlite]",
+    ),
+    mutant(
         "head of the audit not locked",
         "two who act at once continue the same entry",
         Code("fencepost.ledger.auditing:_state", "query.with_for_update() if is_locked else query", "query"),
