@@ -15,6 +15,7 @@ from fencepost.ledger import jobs, schedules
 from fencepost.ledger.moving import rename, renaming_of
 from fencepost.ledger.nodes import NewNode, join, leave
 from testbed.wait import until
+from tests.access.scene import set_run
 
 _LONG_AGO_US = 3600 * 1_000_000
 
@@ -235,9 +236,14 @@ class TestForGood:
         after = _program(apps, url, "settle", formerly="nightly")
         publish(after)
         planned = _set_back(after, "nightly")
+        ran = {each: after.enqueue("settle").run_id for each in ("nightly", "nightly:2", "nightly:eu")}
+        for schedule, run_id in ran.items():
+            set_run(after, run_id, schedule=schedule)
         rename(after.ledger, renaming_of(after.ledger, "nightly", "settle"), by="ann")
         publish(_program(apps, url, "settle"))
         assert (_rows(after), _through(after, "settle")) == ([("settle", "settle")], planned)
+        moved = [after.operations.run(run_id).schedule for run_id in ran.values()]
+        assert moved == ["settle", "settle:2", "nightly:eu"]
 
     def test_where_the_new_name_has_begun_already_it_is_planned_from_where_both_were(
         self, apps: list[App], url: str

@@ -38,6 +38,7 @@ _BATCH = 2000  # runs per transaction: short locks
 _SUFFIXES = ("", "/part", "/replay")  # of a bulk job itself, its parts and its replays
 _RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} = %s LIMIT 1"
 _FIND = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.job = %s"
+_OF_SCHEDULES = "SELECT DISTINCT r.schedule FROM {run} r WHERE {texts:r.schedule}"
 _FIND_TICKS = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.schedule = %s"
 _MOVE = "UPDATE {run} SET job = %s, schedule = %s, exclusive_key = %s WHERE id = %s"
 
@@ -135,20 +136,30 @@ def _refuse_running(connection: LedgerConnection, statements: LedgerStatements, 
 def _move_runs(
     connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming, old: str, new: str
 ) -> int:
-    """Move runs until none is left; return their number."""
-    ids = [renaming.old, *(f"{renaming.old}:{number}" for number in range(2, 100))] if new == renaming.new else []
-    wanted = [(_FIND, old), *((_FIND_TICKS, each) for each in ids if renaming.schedule(each) != each)]
-    count = 0
+    """Move runs until none is left; return their number. Runs of a schedule may have yet another job."""
+    count = _move_found(connection, statements, renaming, new, (_FIND, old))
+    if new == renaming.new:
+        ids = [renaming.old, *(f"{renaming.old}:{number}" for number in range(2, 100))]
+        ours = statements.texts([each for each in ids if renaming.schedule(each) != each])
+        left = connection.read(lambda cursor: statements.rows(cursor, _OF_SCHEDULES, ours))
+        count += sum(_move_found(connection, statements, renaming, new, (_FIND_TICKS, row[0])) for row in left)
+    return count
 
-    def work(cursor: Cursor, find: str, name: str) -> int:
+
+def _move_found(
+    connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming, new: str, found: tuple[str, str]
+) -> int:
+    """Move what a query finds for a name, until it finds nothing."""
+    (find, name), count = found, 0
+
+    def work(cursor: Cursor) -> int:
         rows = statements.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}", name)
         for run_id, schedule, key in rows:
             statements.change(cursor, _MOVE, new, renaming.schedule(schedule), renaming.key(key), run_id)
         return len(rows)
 
-    for find, name in wanted:
-        while moved := connection.write(lambda cursor, find=find, name=name: work(cursor, find, name)):  # type: ignore[misc]
-            count += moved
+    while moved := connection.write(work):
+        count += moved
     return count
 
 
