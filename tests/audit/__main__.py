@@ -57,7 +57,8 @@ def _wrong(kind: str, options: argparse.Namespace) -> int:
 def _wrong_cuts(kind: str, fresh: Callable[[], str]) -> int:
     """Cut every act, and print what came of each and of all."""
     total, started, used = Cuts(), monotonic(), process_time()
-    logging.getLogger("fencepost").setLevel(logging.CRITICAL)  # runs are to fail, and locks to be lost
+    for logger in ("fencepost", "sqlalchemy.pool", "psycopg"):  # runs are to fail, and connections to be lost
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     with on_stages(fresh) as stages:
         for name in ACTS:
             cuts = cut(name, stages)
