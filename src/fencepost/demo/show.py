@@ -218,9 +218,7 @@ def in_words(whole: Tally) -> str:
         return f"{words}: every due time has one result, every success one write"
     if whole.duplicates or whole.missing or whole.lost_writes:
         return f"{words}: A PROMISE WAS BROKEN"
-    return (
-        f"{words}; open {whole.open}, failed {whole.failed}: no promise was broken, but not all ran to its end"
-    )
+    return f"{words}; open {whole.open}, failed {whole.failed}: no promise was broken, but not all ran to its end"
 
 
 def _has_begun(view: View) -> bool:

@@ -158,6 +158,19 @@ def test_what_waits_of_brief_logs_is_bounded_and_what_is_dropped_is_counted(
     assert kept[-1]
 
 
+def test_no_more_attempts_wait_than_a_node_has_room_for_however_little_they_wrote(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_logs, "_MOST_BRIEF", 100)
+    monkeypatch.setattr(run_logs, "_MOST_ENDED", 200)
+    for run_id in range(1, 2001):
+        reading.run(run_id, b"x\n")
+        assert reading.logs.waiting <= 300 * len(b"x\n")
+    kept = sum(reading.text(run_id).count(b"\n") for run_id in range(1, 2001))
+    assert kept > 100
+    assert kept + reading.logs.dropped == 2000
+
+
 def test_a_job_that_writes_frames_of_its_own_fills_no_memory(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_logs, "_MOST_ENDED", 100)
     reading.read(1, framed(7, b"a line\n") * 50)
