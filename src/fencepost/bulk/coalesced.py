@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fencepost.core.states import RunState, is_terminal
-from fencepost.ledger import history
+from fencepost.ledger import covered, history
 from fencepost.ledger.renaming import first_name
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def wider_runs(ledger: Database, run_id: int) -> list[RunRow]:
     row = history.run(ledger, run_id)
     if row.schedule is None or row.due_at is None or row.window_end is None:
         return []
-    found = [each for each in history.stretches(ledger, row.schedule, row.due_at) if _is_wider(ledger, each, row)]
+    found = [each for each in covered.stretches(ledger, row.schedule, row.due_at) if _is_wider(ledger, each, row)]
     return sorted(found, key=lambda each: (has_ended(each), each.id))
 
 
@@ -38,7 +38,7 @@ def narrower_runs(ledger: Database, run_id: int) -> list[RunRow]:
     row = history.run(ledger, run_id)
     if row.schedule is None or row.window_end is None or row.ticks < 2:
         return []
-    found = history.due_within(ledger, row.schedule, *window_of(row))
+    found = covered.due_within(ledger, row.schedule, *window_of(row))
     return [each for each in found if _is_wider(ledger, row, each)]
 
 

@@ -152,7 +152,7 @@ def runs(
 
     def work(cursor: Cursor) -> list[RunRow]:
         are_few = _are_few(database, cursor, wanted)
-        filtered = _filtered(database, _all(database), wanted, along_ids=not are_few)
+        filtered = _filtered(database, whole_runs(database), wanted, along_ids=not are_few)
         query = _within(database, cursor, filtered, wanted)
         if before_id is not None:
             query = query.where(id_ < before_id)
@@ -291,7 +291,7 @@ def run_row(
     database: Database, cursor: Cursor, run_id: int, *, jobs: Collection[str] | None = None, for_update: bool = False
 ) -> RunRow:
     """Return one run within the transaction of `cursor`. With `for_update`, lock its row until the transaction ends."""
-    query = _all(database).where(database.tables.run.c.id == run_id)
+    query = whole_runs(database).where(database.tables.run.c.id == run_id)
     if jobs is not None:
         query = query.where(database.tables.run.c.job.in_(sorted(jobs)))
     found = database.rows(cursor, query.with_for_update() if for_update else query)
@@ -325,7 +325,9 @@ def why(
     """
     c = database.tables.run.c
     # Stretches of a schedule do not overlap: runs that cover a time are among the first that are due at it or later.
-    query = _all(database).where(c.schedule == schedule_id, c.due_at >= at_us).order_by(c.due_at, c.id).limit(limit)
+    query = (
+        whole_runs(database).where(c.schedule == schedule_id, c.due_at >= at_us).order_by(c.due_at, c.id).limit(limit)
+    )
     if jobs is not None:
         query = query.where(c.job.in_(sorted(jobs)))
 
@@ -340,24 +342,6 @@ def why(
 def is_own_root(run_id: int, root: str | None) -> bool:
     """Whether a run is noted as the root of itself (`ledger.roots`): it repeats another one with other parameters."""
     return root is not None and root.startswith(f"{run_id}@")
-
-
-def stretches(database: Database, schedule_id: str, at_us: int) -> list[RunRow]:
-    """Return all runs that cover this due time together with other due times, however many runs come after it.
-
-    Scans the stored runs of the schedule from that time on.
-    """
-    c = database.tables.run.c
-    several = (c.first_due_at <= at_us, c.first_due_at < c.due_at)
-    query = _all(database).where(c.schedule == schedule_id, c.due_at >= at_us, *several).order_by(c.id)
-    return database.read(lambda cursor: [RunRow(*row) for row in database.rows(cursor, query)])
-
-
-def due_within(database: Database, schedule_id: str, after_us: int, until_us: int) -> list[RunRow]:
-    """Return all runs of a schedule with ``after_us < due_at <= until_us``, by id."""
-    c = database.tables.run.c
-    query = _all(database).where(c.schedule == schedule_id, c.due_at > after_us, c.due_at <= until_us).order_by(c.id)
-    return database.read(lambda cursor: [RunRow(*row) for row in database.rows(cursor, query)])
 
 
 def _covers(row: RunRow, at_us: int) -> bool:
@@ -403,7 +387,7 @@ def runs_of_state(
     c = database.tables.run.c
     if jobs is not None and not jobs:
         return []
-    query = _all(database).where(c.state == _as_literal(state), *conditions).limit(limit)
+    query = whole_runs(database).where(c.state == _as_literal(state), *conditions).limit(limit)
     if jobs is not None:
         query = query.where(of_jobs(database, jobs))
     ordered = query if order is None else query.order_by(order)
@@ -427,7 +411,7 @@ def _as_literal(word: str) -> Any:
 _KNOWN_WORDS = frozenset(RunState) | frozenset(WaitsFor)
 
 
-def _all(database: Database) -> Select[Any]:
+def whole_runs(database: Database) -> Select[Any]:
     return select(*(database.tables.run.c[name] for name in RunRow._fields))
 
 

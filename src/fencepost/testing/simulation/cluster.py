@@ -41,13 +41,14 @@ from fencepost.ledger.schedule_rows import NewSchedule
 from fencepost.proof.history import History
 from fencepost.schema.revisions import recorded
 from fencepost.testing.simulation.bulk import BulkHost, declare_load
-from fencepost.testing.simulation.connections import SimDialect, SimulatedServer, sim_url
+from fencepost.testing.simulation.connections import SimDialect, SimulatedServer
 from fencepost.testing.simulation.hub import Hub, Process
 from fencepost.testing.simulation.jobs import JobSite, jobs_on
 from fencepost.testing.simulation.lease_stores import ForgetfulStore, Way
 from fencepost.testing.simulation.ledger_file import SimFile, effects_file
 from fencepost.testing.simulation.runtime import Clock, SimRuntime, StoreRuntime
 from fencepost.testing.simulation.scenario import LOAD, Scenario
+from fencepost.testing.simulation.sim_url import sim_url
 from fencepost.testing.simulation.stepped_store import SteppedRuntime, SteppedStore, SteppedWay
 from fencepost.testing.simulation.weather import EFFECTS, ELSEWHERE, GATE, LEASES, Weather
 

@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any
 
 from greenlet import GreenletExit
 from sqlalchemy.sql import ClauseElement
 
-from fencepost.core.urls import sqlite_path
 from fencepost.ledger.dialects.dialect import Parameters
 from fencepost.ledger.dialects.sqlite import SqliteDialect
 from fencepost.ledger.urls import LedgerUrl
@@ -409,22 +405,6 @@ class SimDialect(SqliteDialect):
     def is_stale(self, connection: Any) -> bool:
         """Whether it was aborted while idle: a process notices only by using it."""
         return False
-
-
-@dataclass(frozen=True)
-class SimUrl(LedgerUrl):
-    """The URL of a simulated file, which is not a symbolic link: its path is resolved once."""
-
-    @cached_property
-    def path(self) -> Path:
-        return sqlite_path(self.store.path.removeprefix("/"))
-
-
-@lru_cache(maxsize=64)
-def sim_url(text: str) -> SimUrl:
-    """Read a URL."""
-    read = LedgerUrl.parse(text)
-    return SimUrl(**{each.name: getattr(read, each.name) for each in fields(read)})
 
 
 def _commit(raw: sqlite3.Connection) -> None:
