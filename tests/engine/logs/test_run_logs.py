@@ -125,6 +125,16 @@ def test_a_value_that_becomes_secret_is_masked_in_what_already_waits(reading: Re
     assert reading.text(1) == b"it is ***\n"
 
 
+def test_what_is_written_between_runs_belongs_to_none_even_if_a_secret_may_begin_there(
+    reading: Reading, masked: MaskedValues
+) -> None:
+    masked.add("looked-up-value")
+    reading.read(1, framed(1, b"one\n") + b"left behind: look" + framed(2, b"two\n"))
+    reading.read(2, framed(1, b"") + framed(2, b""))
+    assert reading.text(2) == b"two\n"
+    assert reading.passed_on == b"one\nleft behind: looktwo\n"
+
+
 def test_brief_logs_are_handed_out_again_until_the_ledger_has_them(reading: Reading) -> None:
     reading.run(1, b"one\n")
     first = reading.logs.take(1 << 20)

@@ -59,6 +59,7 @@ def _masked(streams: WorkerStreams, stream: int, pieces: list[Piece]) -> list[Pi
             case Logged():
                 passed.append(piece)
             case Brief() if MASKED:
+                passed.append(mask.rest())  # was written between two attempts
                 for run_id, attempt, text in piece.attempts:
                     passed += [Begin(int(run_id), int(attempt)), mask.masked(text), mask.rest(), End()]
             case Brief():
