@@ -152,6 +152,25 @@ def test_no_more_brief_logs_are_handed_out_than_asked_for(reading: Reading) -> N
     assert reading.logs.take(0) == []
     chunks = reading.logs.take(1000)
     assert [chunk.run_id for chunk in chunks] == list(range(1, 11))
+    reading.logs.taken(chunks)
+    assert reading.logs.take(0) == []
+
+
+@pytest.mark.parametrize("most_chunks", [20_000, 100])
+def test_brief_logs_leave_room_to_runs_that_write_more(
+    most_chunks: int, reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_logs, "_MOST_CHUNKS", most_chunks)
+    reading.read(1, begin_frame(MARK, 1, 1) + b"a line\n")
+    reading.read(1, b"more\n" + end_frame(MARK) + begin_frame(MARK, 2, 1) + b"goes on\n")
+    reading.read(2, framed(1, b"") + begin_frame(MARK, 2, 1))
+    reading.logs.began(WORKER + 1, SECRET)
+    for stream, text in ((1, b"x" * 99 + b"\n"), (2, b"")):
+        reading.logs.written(WORKER + 1, stream, b"".join(framed(run_id, text) for run_id in range(3, 303)))
+    first = reading.logs.take(10_000)
+    assert {1, 2, 3} <= {chunk.run_id for chunk in first}
+    reading.logs.taken(first)
+    assert len(reading.logs.take(10_000)) == min(100, most_chunks - 40)  # all of them brief
 
 
 def test_what_waits_of_brief_logs_is_bounded_and_what_is_dropped_is_counted(

@@ -78,7 +78,7 @@ class BriefLogs:
         """Note that the ledger has what was handed out; return how many chunks that were."""
         count = len(self._taken)
         self.size -= self._taken_size
-        self._taken, self._taken_size = [], 0
+        self._taken, self._taken_size, self._chunks = [], 0, None
         return count
 
 

@@ -232,13 +232,16 @@ class RunLogs:
     def take(self, most_bytes: int) -> list[LogChunk]:
         """Return what is to be written: of attempts that have ended first, and about `most_bytes` in all.
 
-        It is returned again until `taken` was called.
+        Brief logs come first, but leave half of the room to the others, if those need it: else a node with very many
+        brief runs would never write what a long one says. It is returned again until `taken` was called.
         """
         with self._lock:
             logs = [*self._ended.values(), *self._attempts.values()]
-            self._briefs.take(most_bytes, _MOST_CHUNKS)
+            of_others = min(self.waiting - self._briefs.size, most_bytes // 2)
+            most_briefs = max(_MOST_CHUNKS - _OF_ONE_ATTEMPT * len(logs), _MOST_CHUNKS // 2)
+            self._briefs.take(most_bytes - of_others, most_briefs)
         chunks = list(self._briefs.chunks())
-        most_bytes -= sum([chunk.size for chunk in chunks])
+        most_bytes = max(most_bytes - sum([chunk.size for chunk in chunks]), of_others)
         for log in logs:
             if most_bytes <= 0 or len(chunks) + _OF_ONE_ATTEMPT > _MOST_CHUNKS:
                 break
