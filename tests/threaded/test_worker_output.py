@@ -51,3 +51,40 @@ assert os.read(reads[1], 1000) == one + end + two + end
 
 def test_a_run_that_follows_at_once_ends_the_one_before_it_with_all_that_this_wrote() -> None:
     subprocess.run([sys.executable, "-c", _FOLLOWS], check=True, capture_output=True)
+
+
+_DOES_NOT_BLOCK = """
+import os, threading
+from fencepost.core.output_frames import OutputSplitter, Begin, End, Kept, mark_of
+from fencepost.threaded.worker_output import WorkerOutput
+reads, writes = zip(os.pipe(), os.pipe())
+output, splitter = WorkerOutput(*writes, "5ec2e7"), OutputSplitter(mark_of("5ec2e7"))
+output.take_over()
+output.begin(1, 1)
+os.set_blocking(2, False)  # as some programs do that a job starts
+size = 1 << 16
+while size:
+    try:
+        os.write(2, b"x" * size)
+    except BlockingIOError:
+        size //= 2
+pieces = []
+def read():
+    while chunk := os.read(reads[1], 1 << 16):
+        pieces.extend(splitter.split(chunk))
+reader = threading.Timer(0.3, read)
+reader.start()
+output.keep("a value")
+output.begin(2, 1)
+output.end()
+for each in (2, writes[1], output._records):
+    os.close(each)
+reader.join()
+assert [each for each in pieces if not isinstance(each, bytes)] == [
+    Begin(1, 1), Kept(b"a value", is_last=True), End(), End(silent=1)
+]
+"""
+
+
+def test_no_mark_is_lost_in_a_full_pipe_that_does_not_block_any_more() -> None:
+    subprocess.run([sys.executable, "-c", _DOES_NOT_BLOCK], check=True, capture_output=True)

@@ -9,6 +9,7 @@ descriptors of our own. A log record that the pipe has no room for is dropped, a
 from __future__ import annotations
 
 import os
+import select
 import sys
 from contextlib import suppress
 
@@ -102,7 +103,25 @@ class WorkerOutput:
 
     def _write_to_both(self, frame: bytes) -> None:
         for descriptor in (self._output, self._errors):
-            try:  # noqa: SIM105 - as above
+            try:
                 os.write(descriptor, frame)
+            except BlockingIOError:
+                _write_when_there_is_room(descriptor, frame)
             except OSError:
                 pass
+
+
+def _write_when_there_is_room(descriptor: int, frame: bytes) -> None:
+    """Write to a full pipe that a job, or a program that it started, no longer lets wait.
+
+    If a mark were left out, one pipe would count fewer runs than the other, and what is written would seem to belong to
+    another run.
+    """
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    with suppress(OSError):  # the supervisor is gone
+        while True:
+            poll.poll()
+            with suppress(BlockingIOError):  # another process was faster
+                os.write(descriptor, frame)
+                return
