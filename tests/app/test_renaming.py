@@ -256,6 +256,17 @@ class TestForGood:
         rename(after.ledger, renaming_of(after.ledger, "nightly", "settle"), by="ann")
         assert (_rows(after), _through(after, "settle")) == ([("settle", "settle")], through)
 
+    def test_a_job_that_somebody_else_renames_at_the_same_time_is_not_said_to_be_renamed_twice(
+        self, apps: list[App], url: str
+    ) -> None:
+        app = _program(apps, url, "nightly")
+        publish(app)
+        first, second = (renaming_of(app.ledger, "nightly", new) for new in ("settle", "account"))
+        rename(app.ledger, first, by="ann")
+        with pytest.raises(NoSuchJob):
+            rename(app.ledger, second, by="bob")
+        assert [(each.who, each.outcome) for each in app.operations.audit.entries()] == [("ann", "done")]
+
     def test_refused_while_a_living_node_has_either_name(self, apps: list[App], url: str) -> None:
         before = _program(apps, url, "nightly")
         publish(before)

@@ -205,6 +205,9 @@ def _move_job(database: Database, cursor: Cursor, renaming: Renaming) -> None:
             values = {"policy": json.dumps(policy, sort_keys=True, separators=(",", ":"))}
             database.change(cursor, update(table).where(table.c.name == new).values(values))
             database.change(cursor, delete(table).where(table.c.name == old))
-        elif old in found:
-            database.change(cursor, update(table).where(table.c.name == old).values(name=new))
+        elif (
+            not database.change(cursor, update(table).where(table.c.name == old).values(name=new))
+            and old == renaming.old
+        ):
+            raise NoSuchJob(old)  # somebody else has renamed or forgotten it meanwhile
     database.change(cursor, update(table).where(table.c.parent == renaming.old).values(parent=renaming.new))
