@@ -214,6 +214,21 @@ def test_act_of_several_transactions_that_is_cut_off_has_an_entry(
     assert app.operations.audit.entries()[0].outcome == "done"
 
 
+def test_reason_that_only_the_new_name_wants_is_asked_for_before_anything_is_renamed(app: App) -> None:
+    run_id = app.operations.enqueue("settle", {}).run_id
+    newer = App(app.ledger.url.text)
+    newer.command("account", ["true"], every("1h"), formerly="settle", reason="always")
+    publish(newer)
+    set_run(app, run_id, job="settle")
+    with pytest.raises(InvalidParameters, match="wants a reason"):
+        newer.operations.rename_job("settle", "account", by="ann")
+    assert app.operations.run(run_id).job == "settle"
+    assert acts(app) == []
+    newer.operations.rename_job("settle", "account", by="ann", reason="clearer")
+    assert app.operations.run(run_id).job == "account"
+    newer.close()
+
+
 def test_note_outside_of_a_transaction_has_its_entry_at_once(app: App) -> None:
     connection = app.ledger.connect("test")
     with connection.autocommit() as cursor:

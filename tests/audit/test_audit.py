@@ -109,5 +109,5 @@ def test_act_that_does_nothing_is_an_error_of_the_play(kind, stages):
     ],
 )
 def test_change_before_the_first_entry_is_found(kind, name, entry, stages, monkeypatch):
-    monkeypatch.setattr(entry, lambda *_: None)
+    monkeypatch.setattr(entry, lambda *_, **__: None)
     assert any("it was done, and has no entry" in each for each in cut(name, stages, few).wrong)

@@ -31,7 +31,8 @@ def rename_job(
         _refuse_bulk(ledger, {old, new})
     with ExitStack() as opened:
         elsewhere = [opened.enter_context(closing(open_database(url, ledger.runtime))) for url in effects or ()]
-        begin(ledger, HumanAct.RENAME_JOB, About(job=old, by=by, reason=reason, detail={"new": new}))
+        about = About(job=old, by=by, reason=reason, detail={"new": new})
+        begin(ledger, HumanAct.RENAME_JOB, about, end=about._replace(job=new))
         moved = [move_effects(each, ledger, found) for each in (ledger, *elsewhere)]
         done = moving.rename(ledger, found, by=by, reason=reason)
     return RenamedJobRecord(

@@ -66,20 +66,24 @@ def note(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
         _audit(database, cursor, what, about)
 
 
-def begin(database: Database, act: HumanAct, about: About) -> None:
+def begin(database: Database, act: HumanAct, about: About, *, end: About | None = None) -> None:
     """Record in the audit that a person begins an act of several transactions; call it before the first of them.
 
     Where such an act is cut off, this entry remains. The transaction that completes the act notes that it is done.
+    `end` is what that one will be about, if it is another job, which may want a reason, too.
     """
-    database.write(lambda cursor: _audit(database, cursor, act, about, outcome=BEGUN))
+
+    def work(cursor: Cursor) -> None:
+        if end is not None:
+            _check_reason(database, cursor, act, end)
+        _audit(database, cursor, act, about, outcome=BEGUN)
+
+    database.write(work)
 
 
 def _audit(database: Database, cursor: Cursor, what: Noted | HumanAct, about: About, *, outcome: str = DONE) -> None:
-    """Record the act in the audit when the transaction commits. Refuse it if its reason is too long, or is wanted."""
-    if len(about.reason or "") > LONGEST_REASON:
-        raise InvalidParameters(f"a reason has {LONGEST_REASON:,} characters at most; nothing was done")
-    if not says_something(about.reason) and what not in _WITHOUT_REASON and about.job is not None:
-        _refuse_without_reason(database, cursor, about.job)
+    """Record the act in the audit when the transaction commits, unless its reason is not as it has to be."""
+    _check_reason(database, cursor, what, about)
     caller = acting() or Caller(str(about.by))
     act = AuditAct(
         caller,
@@ -92,6 +96,14 @@ def _audit(database: Database, cursor: Cursor, what: Noted | HumanAct, about: Ab
         detail=about.detail or {},
     )
     record(database, cursor, act)
+
+
+def _check_reason(database: Database, cursor: Cursor, what: Noted | HumanAct, about: About) -> None:
+    """Refuse the act if its reason is too long, or is wanted."""
+    if len(about.reason or "") > LONGEST_REASON:
+        raise InvalidParameters(f"a reason has {LONGEST_REASON:,} characters at most; nothing was done")
+    if not says_something(about.reason) and what not in _WITHOUT_REASON and about.job is not None:
+        _refuse_without_reason(database, cursor, about.job)
 
 
 def _refuse_without_reason(database: Database, cursor: Cursor, job: str) -> None:

@@ -50,7 +50,7 @@ OPERATING = (
         "a job is half renamed, and a crash leaves no entry of it",
         Code(
             "fencepost.ledger.journal:begin",
-            "database.write(lambda cursor: _audit(database, cursor, act, about, outcome=BEGUN))",
+            "_audit(database, cursor, act, about, outcome=BEGUN)",
             "pass",
         ),
         tests=f"{_CUT}[rename_job-sqlite]",
