@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from tests.crashpoints.points import Way
 from tests.crashpoints.world import World, world
 
 WITHIN_S = 120.0  # a worker that starts takes 0.35 s, and twenty times as long beside much other work
+KILL_WITHIN_S = 20.0  # after the play: only a point that is not reached takes so long
 SCENE = "TESTS_CRASHPOINTS_SCENE"
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tests.crashpoints.worker_process import main; main()"
@@ -138,9 +139,17 @@ def _supervise(ground: Ground, name: str, notes: Path, play: Play | None) -> Pla
         node.join()
         try:
             PLAYS[name](made, node)
+            if play is not None:
+                _wait_for_the_kill(notes)
         finally:
             node.runner.close(0)
         return judged(made, play or Play(0, Way.EXIT, "nothing"), has_exited=False)
+
+
+def _wait_for_the_kill(notes: Path) -> None:
+    """Let the worker come to its last point: the play is over as soon as its answer was read, perhaps before that."""
+    with suppress(AssertionError):  # it never comes there
+        until((notes / "killed").exists, KILL_WITHIN_S, "the worker has killed itself")
 
 
 def supervise_until(ground: Ground, name: str, notes: str, number: int) -> None:
