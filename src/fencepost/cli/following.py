@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fencepost.app.operations import Operations
     from fencepost.app.records import RunRecord
 
+_CHANGING = frozenset({"states", "waits_for", "node"})  # a run that is not shown now may be later
 _EVERY_S = 1.0
 _PAGE = 500
 _MOST_WATCHED = 100
@@ -44,7 +45,7 @@ class Following:
         """Show the runs that `ops.runs(**wanted)` would."""
         self._ops = ops
         self._wanted = wanted
-        self._any_state = {**wanted, "states": (), "waits_for": None}
+        self._any_state = {name: wanted[name] for name in wanted.keys() - _CHANGING}
         self._as_json = as_json
         self._now = ops.now()
         self._watched: dict[int, tuple[str, int]] = {}
@@ -125,6 +126,8 @@ class Following:
         if states and row.state not in states:
             return
         if waits_for is not None and row.waits_for != waits_for:
+            return
+        if self._wanted.get("node") not in (None, row.node):
             return
         if self._as_json:
             print_line(document(row))

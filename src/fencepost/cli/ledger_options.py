@@ -61,13 +61,14 @@ Tz = Annotated[
 _MOST_DIGITS = 100  # far more than an id has: those that are too large are simply not on record
 
 
-def _run_number(text: str) -> int:
+def run_number(text: str) -> int:
+    """Read the number of a run as it was typed."""
     if not text.isdecimal() or len(text) > _MOST_DIGITS or not int(text):
         raise typer.BadParameter(f"{text[:40]!r} is not the number of a run; fencepost runs lists them")
     return int(text)
 
 
-RunId = Annotated[int, typer.Argument(metavar="RUN", parser=_run_number, help="The number of the run.")]
+RunId = Annotated[int, typer.Argument(metavar="RUN", parser=run_number, help="The number of the run.")]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The name of the job.")]
 
 

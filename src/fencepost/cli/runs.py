@@ -10,11 +10,11 @@ import typer
 from fencepost.cli.acts import typed_params
 from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
-from fencepost.cli.ledger_options import Json, LedgerUrlOption, RunId, Tz, front, since_when
+from fencepost.cli.ledger_options import Json, LedgerUrlOption, RunId, Tz, front, run_number, since_when
 from fencepost.cli.messages import complain
 from fencepost.cli.output import print_json, print_json_list, to_the_second
 from fencepost.core.nearest import suggestion
-from fencepost.core.states import RunState
+from fencepost.core.states import RunState, WaitsFor
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -35,10 +35,28 @@ def runs(
         typer.Option(metavar="STATE", help=f"Only runs that are {', '.join(RunState)}. May be repeated."),
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only runs that were given up: --state dead.")] = False,
-    held: Annotated[bool, typer.Option("--held", help="Only runs that wait for a person.")] = False,
+    held: Annotated[bool, typer.Option("--held", help="Only runs that wait for a person: --waits person.")] = False,
+    waits: Annotated[
+        str, typer.Option(metavar="FOR", help=f"Only runs that wait for {', '.join(WaitsFor)}.", show_default=False)
+    ] = "",
+    schedule: Annotated[str, typer.Option(metavar="ID", help="Only runs of this schedule.", show_default=False)] = "",
+    queue: Annotated[str, typer.Option(metavar="QUEUE", help="Only runs of this queue.", show_default=False)] = "",
+    node: Annotated[
+        str, typer.Option(metavar="ID", help="Only runs that this node had last, by its id.", show_default=False)
+    ] = "",
+    by: Annotated[str, typer.Option(metavar="WHO", help="Only runs that WHO asked for.", show_default=False)] = "",
+    key: Annotated[str, typer.Option(metavar="KEY", help="Only runs of this exclusive key.", show_default=False)] = "",
+    retry_of: Annotated[
+        int | None, typer.Option(metavar="RUN", parser=run_number, help="Only repetitions of this run.")
+    ] = None,
+    ids: Annotated[
+        list[int] | None,
+        typer.Option("--id", metavar="RUN", parser=run_number, help="Only this run. May be repeated."),
+    ] = None,
     since: Annotated[
         str, typer.Option(metavar="TIME", help="Only runs made since then: 24h, or 2026-03-29T00:00Z.")
     ] = "",
+    until: Annotated[str, typer.Option(metavar="TIME", help="Only runs made before then.", show_default=False)] = "",
     tz: Tz = "",
     limit: Annotated[
         int | None, typer.Option(min=1, help="How many. Default: 50; with --json all of them.", show_default=False)
@@ -71,14 +89,17 @@ def runs(
     """
     from fencepost.cli.run_rows import draw_runs  # noqa: PLC0415
 
-    states = _states(state or [], failed=failed)
     params = typed_params(param or [])
-    if follow and before is not None:
-        raise ConfigurationError("--follow shows runs from now on, and --before older ones; give only one of them")
-    if follow and params:
-        raise ConfigurationError("--follow shows all runs of a job, and --param those with a value; give only one")
+    if follow:
+        _refuse_to_follow({"--before": before, "--until": until, "--id": ids}, params)
+    whose = {"schedule": schedule, "queue": queue, "node": node, "requested_by": by, "exclusive_key": key}
+    whose |= _waiting(_states(state or [], failed=failed), "person" if held else waits.strip().lower())
     with front(ledger) as ops:
-        wanted = _wanted(ops, job, states, since, tz=tz, held=held)
+        if job:
+            ops.job(job)  # otherwise a misspelt name would look like a job that never ran
+        times = {"since": since_when(since, ops, tz=tz), "until": since_when(until, ops, what="--until", tz=tz)}
+        asked = {"job": job, **whose, **times, "retry_of": retry_of, "ids": ids}
+        wanted = {name: value for name, value in asked.items() if value}
         if follow:
             from fencepost.cli.following import Following  # noqa: PLC0415 - few follow
 
@@ -152,12 +173,19 @@ def _states(given: list[str], *, failed: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*words, *(["dead"] if failed else [])]))
 
 
-def _wanted(ops: Operations, job: str, states: tuple[str, ...], since: str, *, tz: str, held: bool) -> dict[str, Any]:
-    """Return the filter for `Operations.runs`."""
-    if job:
-        ops.job(job)  # otherwise a misspelt name would look like a job that never ran
-    wanted: dict[str, Any] = {"job": job or None, "since": since_when(since, ops, tz=tz)}
-    return wanted | ({"states": ("waiting",), "waits_for": "person"} if held else {"states": states})
+def _waiting(states: tuple[str, ...], waits_for: str) -> dict[str, Any]:
+    """Return the states and what runs wait for, as filters: what waits for something is waiting."""
+    if waits_for and waits_for not in tuple(WaitsFor):
+        raise ConfigurationError(f"nothing waits for {waits_for!r}; {suggestion(waits_for, tuple(WaitsFor))}")
+    return {"states": states or ((RunState.WAITING.value,) if waits_for else ()), "waits_for": waits_for}
+
+
+def _refuse_to_follow(bounds: Mapping[str, object], params: Mapping[str, str]) -> None:
+    for option, value in bounds.items():
+        if value:
+            raise ConfigurationError(f"--follow shows runs from now on, and {option} others; give only one of them")
+    if params:
+        raise ConfigurationError("--follow shows all runs of a job, and --param those with a value; give only one")
 
 
 class _RunPages:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -42,16 +42,6 @@ class Find:
 
     text: str
     wanted: Mapping[str, Any]
-
-    @property
-    def job(self) -> str | None:
-        """The job that is asked for, if it is one."""
-        return self.wanted.get("job")
-
-    @property
-    def states(self) -> Sequence[str]:
-        """The states that are asked for."""
-        return tuple(self.wanted.get("states", ()))
 
 
 def read_find(text: str, *, now: datetime) -> Find:

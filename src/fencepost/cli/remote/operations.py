@@ -115,6 +115,11 @@ class RemoteOperations:
         job: str | None = None,
         states: Collection[str] = (),
         waits_for: str | None = None,
+        schedule: str | None = None,
+        queue: str | None = None,
+        requested_by: str | None = None,
+        retry_of: int | None = None,
+        exclusive_key: str | None = None,
         since: Time = None,
         until: Time = None,
         ids: Collection[int] | None = None,
@@ -123,7 +128,9 @@ class RemoteOperations:
         limit: int = 100,
     ) -> list[RunRecord]:
         """Return runs, newest first; with `after_id` those after it, oldest first."""
-        asked = RunWishes(job=job, states=states, waits_for=waits_for, since=since, until=until)
+        asked = RunWishes(job=job, states=states, waits_for=waits_for, schedule=schedule, queue=queue)
+        asked |= RunWishes(requested_by=requested_by, retry_of=retry_of, exclusive_key=exclusive_key)
+        asked |= RunWishes(since=since, until=until)
         if ids is not None:
             wanted = list(ids)
             chunks = [wanted[start : start + _IDS_AT_ONCE] for start in range(0, len(wanted), _IDS_AT_ONCE)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from fencepost.core.rights import HumanAct
+from fencepost.core.states import RunState
 from fencepost.errors import InvalidParameters
 from fencepost.web.exporting import MOST_EXPORTED, export
 from fencepost.web.finding import PAGE, QUALIFIERS, Find, read_find, whole
@@ -88,20 +89,39 @@ def zones_of(visit: Visit) -> Mapping[str, str]:
     return {each.id: own_zone(each) for each in found}
 
 
+_OPTIONS = {
+    "job": "--job",
+    "states": "--state",
+    "waits_for": "--waits",
+    "schedule": "--schedule",
+    "queue": "--queue",
+    "node": "--node",
+    "requested_by": "--by",
+    "exclusive_key": "--key",
+    "retry_of": "--retry-of",
+    "since": "--since",
+    "until": "--until",
+    "ids": "--id",
+}
+
+
 def command_of(find: Find, before: str | None) -> tuple[str, ...]:
-    """Return the words of the command that shows the same; what it has no option for is left out."""
+    """Return the words of the command that shows the same."""
+    wanted = dict(find.wanted)
+    if not before and wanted.keys() == {"ids"} and len(wanted["ids"]) == 1:
+        return ("fencepost", "show", str(wanted["ids"][0]))
     words: list[str] = ["fencepost", "runs"]
-    if find.job:
-        words += ["--job", find.job]
-    for state in find.states if "waits_for" not in find.wanted else ():
-        words += ["--state", state]
-    if find.wanted.get("waits_for") == "person":
-        words.append("--held")
-    since = find.wanted.get("since")
-    if isinstance(since, datetime):
-        words += ["--since", since.isoformat().replace("+00:00", "Z")]
-    for name, value in find.wanted.get("params", {}).items():
+    for name, value in wanted.pop("params", {}).items():
         words += ["--param", f"{name}={value}"]
+    if "waits_for" in wanted and wanted["states"] == (RunState.WAITING.value,):
+        del wanted["states"]  # what waits for something is waiting
+    for field, value in wanted.items():
+        for each in value if isinstance(value, tuple) else (value,):
+            words += [_OPTIONS[field], _spelled(each)]
     if before:
         words += ["--before", before]
     return tuple(words)
+
+
+def _spelled(value: object) -> str:
+    return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else str(value)
