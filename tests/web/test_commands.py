@@ -4,6 +4,8 @@ import html
 import json
 import re
 import shlex
+from datetime import datetime, timedelta
+from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
@@ -73,6 +75,17 @@ def test_older_runs_are_the_same_by_the_command_and_by_curl(app, browser, runs_o
     command, curl = commands_of(browser.get("/runs?before=3").text)
     assert [each["id"] for each in call(*command[1:], "--json", ledger=ledger_url).json] == [2, 1]
     assert _exported(browser, curl) == [2, 1]
+
+
+@pytest.mark.parametrize("target", ["/jobs?tz=Asia/Seoul", "/jobs/settle", "/jobs/settle?figures=35d"])
+def test_figures_are_of_the_same_time_by_the_command_and_by_curl(browser, ledger_url, target):
+    [(command, curl)] = [each for each in pairwise(commands_of(browser.get(target).text)) if each[0][1] == "figures"]
+    shown = call(*command[1:], "--json", ledger=ledger_url).json
+    answer = browser.get(curl[-1].partition("127.0.0.1")[2])
+    assert answer.status == 200, answer.text
+    first = (shown if isinstance(shown, list) else [shown])[0]
+    since = [datetime.fromisoformat(each["since_at"]) for each in (first, json.loads(answer.text)["items"][0])]
+    assert abs(since[0] - since[1]) <= timedelta(hours=1)  # figures are by hour, and one may just have ended
 
 
 def test_number_alone_is_that_run(browser, dead_run):

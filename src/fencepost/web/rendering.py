@@ -79,6 +79,7 @@ def environment() -> Environment:
         "beginning": beginning,
         "segment": segment,
         "duration": zones.duration,
+        "utc": zones.in_utc,
     }
     found.globals |= {"svg": svg, "shell_line": shell_line, "curl_line": curl_line, "static_version": static_version()}
     return found

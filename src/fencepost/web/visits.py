@@ -63,6 +63,10 @@ class Visit:
         scheme = "https" if self.passing.is_https else "http"
         return f"{scheme}://{self.passing.headers.get('host', 'localhost')}{path}"
 
+    def request(self, path: str, **query: Any) -> str:
+        """Return the whole address of a request to REST, for programs: without the zone that is shown here."""
+        return self.address(f"{self.root_path}/api/v1{path}" + (f"?{urlencode(query)}" if query else ""))
+
     def here(self, **changes: Any) -> str:
         """Return the address of this page with some of its query changed; None takes a part away."""
         said: dict[str, Any] = {**self.query, **changes}
