@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from fencepost.core.problems import TYPES
 from tests.web.asking import Browser, asked
 
 
@@ -29,14 +30,15 @@ class Got:
         """The type of a problem."""
         assert self.headers["content-type"] == "application/problem+json", self.text
         assert self.json["status"] == self.status
+        assert self.json["type"] in TYPES
         return self.json["type"].removeprefix("urn:fencepost:")
 
 
 class Api:
     """Sends requests with an API token."""
 
-    def __init__(self, app: Any, secret: str | None, *, root_path: str = "") -> None:
-        self._browser = Browser(app, root_path=root_path)
+    def __init__(self, app: Any, secret: str | None, *, root_path: str = "", host: str = "127.0.0.1") -> None:
+        self._browser = Browser(app, root_path=root_path, host=host)
         self._secret = secret
 
     def get(self, path: str, **query: Any) -> Got:
@@ -55,7 +57,7 @@ class Api:
         query: Mapping[str, Any] | None = None,
     ) -> Got:
         raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        said = [("Host", "127.0.0.1"), ("Content-Length", str(len(raw)))]
+        said = [("Host", self._browser.host), ("Content-Length", str(len(raw)))]
         said += [] if self._secret is None else [("Authorization", f"Bearer {self._secret}")]
         said += [] if body is None else [("Content-Type", "application/json")]
         said += [(name.replace("_", "-"), value) for name, value in (headers or {}).items()]

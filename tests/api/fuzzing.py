@@ -31,6 +31,7 @@ from hypothesis import HealthCheck, Phase, settings
 from fencepost import App
 from fencepost.access import Access
 from fencepost.app.composing import publish
+from fencepost.core.problems import TYPES
 from fencepost.core.rights import Scope
 from fencepost.web import web
 from tests.api.conftest import settle
@@ -107,6 +108,8 @@ class Fuzz:
     def _judge(self, operation: Any, status: int, kind: str, text: str) -> str | None:
         if status >= 500 or "Traceback" in text:
             return "it failed"
+        if kind == "application/problem+json" and json.loads(text)["type"] not in TYPES:
+            return "the type of this problem is not listed"
         if status in (400, 404, 405, 413, 414) and kind == "application/problem+json":
             return None  # a path that is another one, or none, by its values
         described = operation.definition.raw["responses"].get(str(status))

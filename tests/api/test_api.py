@@ -8,9 +8,19 @@ from fencepost import App
 from fencepost.access.rights import RIGHTS
 from fencepost.app.records.runs import RunRecord
 from fencepost.app.records.shapes import read_record
-from fencepost.core.problems import PROBLEMS, error_of, problem_of
+from fencepost.core.problems import (
+    CROSS_SITE,
+    FAILED,
+    INVALID_REQUEST,
+    PREFIX,
+    PROBLEMS,
+    REFUSED_BY_STATUS,
+    TYPES,
+    error_of,
+    problem_of,
+)
 from fencepost.core.rights import NEEDS, HumanAct
-from fencepost.errors import AlreadyRequested, IllegalMove, LedgerRefused, LedgerUnavailable, NoSuchRun
+from fencepost.errors import AlreadyRequested, FencepostError, IllegalMove, LedgerRefused, LedgerUnavailable, NoSuchRun
 from fencepost.web.api.description import SUBJECTS, api_routes
 from fencepost.web.routes import right_of, spelled_routes
 from tests.access.scene import set_run
@@ -136,14 +146,45 @@ def test_every_refusal_is_a_problem_with_its_status(api: Api, limited: Api, page
     run = api.post("/runs", {"job": "settle"}).json["run_id"]
     known = api.post("/runs", {"job": "settle"})
     assert (known.status, known.word, known.json["run_id"]) == (409, "already-requested", run)
-    assert (viewer.post("/runs", {"job": "settle"}).status, limited.get("/audit").status) == (403, 403)
-    assert limited.post("/users", {"name": "eve", "password": "x" * 20}).status == 403
+    for got in (
+        viewer.post("/runs", {"job": "settle"}),
+        limited.get("/audit"),
+        limited.post("/users", {"name": "eve"}),
+    ):
+        assert (got.status, got.word) == (403, "not-allowed")
     for bad in ("fp_wrong", None):
         got = Api(pages, bad).get("/runs")
-        assert (got.status, got.headers["content-type"]) == (401, "application/problem+json")
-    assert api.get("/nowhere").headers["content-type"] == "application/problem+json"
-    assert api.send("PATCH", "/runs").status == 405
-    assert api.send("POST", "/runs", b"x" * 300_000).headers["content-type"] == "application/problem+json"
+        assert (got.status, got.word) == (401, "not-authenticated")
+    got = api.get("/nowhere")
+    assert (got.status, got.word) == (404, "no-such-address")
+    got = api.send("PATCH", "/runs")
+    assert (got.status, got.word, got.headers["allow"]) == (405, "method-not-allowed", "GET, POST")
+    assert got.json["detail"] == "This address has no PATCH, only GET and POST."
+    got = api.send("POST", "/runs", b"x" * 300_000)
+    assert (got.status, got.word) == (413, "too-large")
+
+
+def test_what_the_guard_refuses_has_a_type_of_its_own(api: Api, pages) -> None:
+    stranger = Api(pages, None)
+    for got, status, word in (
+        (stranger.send("POST", "/runs", {"job": "settle"}), 403, "cross-site"),
+        (api.get("/runs?q=" + "x" * 9_000), 414, "address-too-long"),
+        (api.send("GET", "/runs", headers={"host": "elsewhere.example"}), 400, "invalid-request"),
+        (api.send("POST", "/runs", {"job": "settle"}, {"if-match": '"x'}), 422, "invalid-parameters"),
+    ):
+        assert (got.status, got.word) == (status, word), got.text
+    elsewhere = Api(pages, None, host="elsewhere.example").get("/runs")
+    assert (elsewhere.status, elsewhere.word) == (421, "other-host")
+
+
+def test_description_lists_every_type_that_is_sent(api: Api) -> None:
+    listed = api.get("/openapi.json").json["x-problem-types"]
+    assert listed == list(TYPES)
+    assert len(set(listed)) == len(listed)
+    sent = (*(each.word for each in PROBLEMS), INVALID_REQUEST, FAILED, CROSS_SITE, *REFUSED_BY_STATUS.values())
+    assert {f"{PREFIX}{word}" for word in sent} == set(listed)
+    for word in REFUSED_BY_STATUS.values():
+        assert isinstance(error_of({"type": f"{PREFIX}{word}", "status": 404}), FencepostError)
 
 
 BAD = {

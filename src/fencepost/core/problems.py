@@ -10,6 +10,7 @@ anything. What `error_of` returns has the class, the sentence and the fields of 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fencepost import errors
@@ -73,11 +74,37 @@ PROBLEMS: tuple[ProblemKind, ...] = (
 
 INVALID_REQUEST = "invalid-request"
 FAILED = "failed"
+CROSS_SITE = "cross-site"
+REFUSED_BY_STATUS: Mapping[int, str] = MappingProxyType(
+    {
+        400: INVALID_REQUEST,
+        401: "not-authenticated",
+        403: "not-allowed",
+        404: "no-such-address",
+        405: "method-not-allowed",
+        408: "too-slow",
+        413: "too-large",
+        414: "address-too-long",
+        421: "other-host",
+        500: FAILED,
+    }
+)
+"""How a request is refused that no route has seen, by its status: what no error of the table stands for."""
+TYPES: tuple[str, ...] = tuple(
+    f"{PREFIX}{word}"
+    for word in dict.fromkeys([*(each.word for each in PROBLEMS), *REFUSED_BY_STATUS.values(), CROSS_SITE])
+)
+"""All types that REST sends."""
+
+
+def kind_of(error: BaseException) -> ProblemKind | None:
+    """Return how an error is sent; None if the table has nothing for it."""
+    return next((each for each in PROBLEMS if isinstance(error, each.error)), None)
 
 
 def problem_of(error: FencepostError) -> dict[str, Any] | None:
     """Return the document of an error; None if the table has none for it."""
-    found = next((each for each in PROBLEMS if isinstance(error, each.error)), None)
+    found = kind_of(error)
     if found is None or _is_of_the_driver(error):
         return None
     detail = found.sentence or scrub(str(error))[:LONGEST_DETAIL]
@@ -105,7 +132,7 @@ def error_of(problem: Mapping[str, Any]) -> FencepostError:
 
 
 def _by_status(status: Any) -> type[FencepostError]:
-    """Return what a problem without a type of ours is: one of the guard, of a proxy, or of a later release."""
+    """Return what a problem is whose type is no error's: one of the guard, of a proxy, or of another release."""
     known: dict[Any, type[FencepostError]] = {401: errors.NotAuthenticated, 403: errors.NotAllowed}
     known |= {404: errors.NotInLedger, 502: errors.LedgerUnavailable, 503: errors.LedgerUnavailable}
     return known.get(status, errors.ConfigurationError)

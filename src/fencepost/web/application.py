@@ -32,7 +32,7 @@ from fencepost.web.pages import (
     why,
 )
 from fencepost.web.pages.entering import entering_pages
-from fencepost.web.routes import refuse_undeclared
+from fencepost.web.routes import methods_at, refuse_undeclared
 from fencepost.web.troubles import RefusedBody, TroublePages
 
 if TYPE_CHECKING:
@@ -102,14 +102,18 @@ Handler = Callable[[Request, Any], Coroutine[Any, Any, Response]]
 def _handlers(troubles: TroublePages) -> dict[int | type[Exception], Handler]:
     """Return what answers where there is no route, and where a route raises: a sentence, never a traceback."""
 
-    async def nowhere(request: Request, error: Any) -> Response:
-        status = int(getattr(error, "status_code", 404))
-        return troubles.no_such_page(status, request.scope[PASSING], root_path=request.scope.get("root_path", ""))
+    async def nowhere(request: Request, _: Any) -> Response:
+        return troubles.no_such_page(request.scope[PASSING], root_path=request.scope.get("root_path", ""))
+
+    async def another_method(request: Request, _: Any) -> Response:
+        scope = request.scope
+        others = methods_at(request.app.routes, scope)
+        return troubles.no_such_method(scope["method"], others, scope[PASSING], root_path=scope.get("root_path", ""))
 
     async def failed(request: Request, error: Any) -> Response:
         return troubles.response(error, request.scope[PASSING], root_path=request.scope.get("root_path", ""))
 
-    return {404: nowhere, 405: nowhere, FencepostError: failed, RefusedBody: failed, Exception: failed}
+    return {404: nowhere, 405: another_method, FencepostError: failed, RefusedBody: failed, Exception: failed}
 
 
 def checked_prefix(prefix: str) -> str:

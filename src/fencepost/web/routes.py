@@ -109,3 +109,9 @@ def refuse_undeclared(routes: Iterable[BaseRoute]) -> None:
 def matched(routes: Iterable[BaseRoute], scope: AsgiScope) -> BaseRoute | None:
     """Return the route that will answer, as the router finds it: the first whose path and method fit."""
     return next((route for route in routes if route.matches(scope)[0] is Match.FULL), None)
+
+
+def methods_at(routes: Iterable[BaseRoute], scope: AsgiScope) -> list[str]:
+    """Return the methods that some route has at this path."""
+    found = [route for route in routes if route.matches(scope)[0] is not Match.NONE]
+    return sorted({method for route in found for method in getattr(route, "methods", None) or ()})

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from fencepost.core.problems import CROSS_SITE, FAILED, REFUSED_BY_STATUS, document, kind_of
 from fencepost.core.rights import NEEDS, WITHOUT_JOB
 from fencepost.core.tick import instant
 from fencepost.errors import (
@@ -59,12 +61,13 @@ class BodyTooSlow(RefusedBody):
 
 @dataclass(frozen=True, slots=True)
 class PageTrouble:
-    """What went wrong, as it is told: status, heading and sentence."""
+    """What went wrong, as it is told: status, heading and sentence; `word` is its type, if its status does not say."""
 
     status: int
     title: str
     sentence: str
     kind: str = "bad"
+    word: str | None = None
 
 
 _STATUSES: tuple[tuple[type[FencepostError], int, str], ...] = (
@@ -93,7 +96,9 @@ def trouble_of(error: Exception, request_id: str) -> PageTrouble:
         return PageTrouble(413, "Too large", "The body of this request is too large.")
     for kind, status, title in _STATUSES:
         if isinstance(error, kind):
-            return PageTrouble(status, title, _sentence(error), "warn" if status == 409 else "bad")
+            known = kind_of(error)
+            word = None if known is None else known.word
+            return PageTrouble(status, title, _sentence(error), "warn" if status == 409 else "bad", word)
     _logger.error("a page failed (request %s)", request_id, exc_info=error)
     return PageTrouble(
         500, "This page failed", f"Nothing more is known here; the server's log has it as request {request_id}."
@@ -121,7 +126,7 @@ class TroublePages:
         if found.status == 503:
             _logger.warning("%s: %s (request %s)", found.title, error, passing.request_id)
             now = instant(self._runtime.wall_us()).replace(microsecond=0).isoformat().replace("+00:00", "Z")
-            found = PageTrouble(503, found.title, f"{found.sentence} It is {now} by this machine's clock.")
+            found = replace(found, sentence=f"{found.sentence} It is {now} by this machine's clock.")
         return self._told(found, passing, root_path, refresh="5" if found.status == 503 else "")
 
     def cross_site(self, passing: Passing, scope: AsgiScope) -> Response:
@@ -130,13 +135,21 @@ class TroublePages:
             403,
             "Not from this page",
             "This request came from another site, or does not say where it came from. Nothing was done.",
+            word=CROSS_SITE,
         )
         return self._told(told, passing, scope.get("root_path", ""))
 
-    def no_such_page(self, status: int, passing: Passing, *, root_path: str) -> Response:
-        """Return the response to a path, or a method, that no route has."""
-        title = "No such page" if status == 404 else "Not done this way"
-        return self._told(PageTrouble(status, title, "There is nothing at this address."), passing, root_path)
+    def no_such_page(self, passing: Passing, *, root_path: str) -> Response:
+        """Return the response to a path that no route has."""
+        told = PageTrouble(404, "No such page", "There is nothing at this address.")
+        return self._told(told, passing, root_path)
+
+    def no_such_method(self, method: str, others: Collection[str], passing: Passing, *, root_path: str) -> Response:
+        """Return the response to a method that no route of this path has; others have it."""
+        told = PageTrouble(405, "Not done this way", f"This address has no {method}, only {' and '.join(others)}.")
+        response = self._told(told, passing, root_path)
+        response.headers["allow"] = ", ".join(others)
+        return response
 
     def not_allowed(self, act: HumanAct, passing: Passing, scope: AsgiScope) -> Response:
         """Return the response to one who has a right for no job at all."""
@@ -175,7 +188,8 @@ class TroublePages:
     def _told(self, found: PageTrouble, passing: Passing, root_path: str, *, refresh: str = "") -> Response:
         headers = {"retry-after": "5"} if found.status == 503 else {}
         if _is_program(passing):
-            problem = {"type": "about:blank", "title": found.title, "status": found.status, "detail": found.sentence}
+            word = found.word or REFUSED_BY_STATUS.get(found.status, FAILED)
+            problem = document(word, found.title, found.status, found.sentence)
             return Response(json.dumps(problem), found.status, headers, "application/problem+json")
         links = [("Back to Now", f"{root_path}/")] if found.status != 503 else []
         values = {

@@ -12,8 +12,7 @@ import fencepost
 from fencepost.app.records import LedgerRecord
 from fencepost.app.records.results import ProblemRecord
 from fencepost.app.records.shapes import record_schema, records_in
-from fencepost.core.problems import PREFIX as PROBLEM_PREFIX
-from fencepost.core.problems import PROBLEMS
+from fencepost.core.problems import TYPES
 from fencepost.core.rights import HumanAct
 from fencepost.web.api import access, audit, concerns, jobs, letters, locks, pauses, runs, schedules
 from fencepost.web.api.calls import ApiCall
@@ -80,7 +79,7 @@ def description(routes: Sequence[ApiRoute]) -> dict[str, Any]:
         schemas[kind.__name__] = record_schema(kind, _REF)
     made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     made["security"] = [{"token": []}]
-    made["x-problem-types"] = [f"{PROBLEM_PREFIX}{each.word}" for each in PROBLEMS]
+    made["x-problem-types"] = list(TYPES)
     for route in routes:
         for method in route.methods or ():
             _describe(made["paths"][route.path_format][method.lower()], route.declared)
