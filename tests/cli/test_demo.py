@@ -15,12 +15,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from fencepost import App, every
+from fencepost.app.composing import publish
 from fencepost.cli.demo import demo
+from fencepost.core.tick import microseconds
 from fencepost.demo.live import LiveShow
 from fencepost.demo.pages import offer_pages
 from fencepost.demo.recount import Tally
 from fencepost.demo.screen import PlainScreen
-from fencepost.demo.show import CtrlC, Show, in_words
+from fencepost.demo.show import CtrlC, Show, in_words, pause_planned
 from fencepost.demo.stage import DemoStage
 from fencepost.demo.watching import ShownRun, View
 from fencepost.errors import ConfigurationError, MissingExtra
@@ -142,6 +145,23 @@ def test_a_node_is_killed_and_replaced_until_the_time_is_over(tmp_path: Path, mo
     assert done == ["kill node-2", "start node-4", "kill node-2", "start node-5"]
 
 
+def test_nothing_is_planned_that_falls_due_after_its_end_began(tmp_path: Path) -> None:
+    """A schedule whose due times until then are not planned yet is left to the nodes, and asked for again."""
+    app = App(f"sqlite:///{tmp_path}/ledger.db")
+    app.job(every("1h"), name="settle")(lambda: None)
+    publish(app)
+    schedules = app.operations.schedules
+    [planned] = schedules.list()
+    later = microseconds(planned.next_due_at)
+    assert not pause_planned(schedules, later)
+    assert schedules.list()[0].paused_at is None
+    assert pause_planned(schedules, later - 1)
+    assert schedules.list()[0].paused_at is not None
+    assert schedules.list()[0].next_due_at is None
+    assert pause_planned(schedules, later - 1)
+    app.close()
+
+
 def test_without_the_extra_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [each for each in sys.modules if each.startswith("fencepost.web")]:
         monkeypatch.delitem(sys.modules, name)
@@ -168,6 +188,7 @@ def test_options_of_the_pages_are_refused_without_them() -> None:
     [
         (Tally("all", due=3, ran=3), "every due time has one result"),
         (Tally("all", due=3, ran=2, open=1), "open 1, failed 0: no promise was broken"),
+        (Tally("all", due=3, ran=2, open=1), "because this machine is too busy"),
         (Tally("all", due=3, ran=2, failed=1), "open 0, failed 1: no promise was broken"),
         (Tally("all", due=3, ran=3, duplicates=1), "A PROMISE WAS BROKEN"),
     ],
