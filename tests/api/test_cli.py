@@ -282,6 +282,17 @@ REFUSED = {
     "nobody there": (["--server", "http://127.0.0.1:1", "runs"], "did not answer"),
     "effects": (["--server", "http://127.0.0.1:1", "jobs", "rename", "a", "b", "--effects", "own"], "--effects does"),
     "a token file that is not there": (["--token-file", "/no", "--server", "http://127.0.0.1:1", "runs"], "/no cannot"),
+    "with the path of REST": (["--server", "http://127.0.0.1:1/x/api/v1/", "runs"], "/api/v1: http://127.0.0.1:1/x\n"),
+    "the server after it": (
+        ["runs", "--server", "http://127.0.0.1:1"],
+        "before the command: fencepost --server URL",
+    ),
+    "its token after it": (["jobs", "rename", "--token-file=x"], "--server URL --token-file FILE jobs rename"),
+    "in clear text after it": (["runs", "--insecure-http"], "fencepost --insecure-http --server URL runs"),
+    "the ledger before it": (
+        ["--ledger", "sqlite:///x.db", "runs"],
+        "after the command: fencepost COMMAND",
+    ),
     "no server": (["--token-file", "/no", "runs"], "without --server"),
 }
 
@@ -302,6 +313,20 @@ def test_environment_names_the_server_and_a_ledger_counts_more(ledger: str, aske
     (tmp_path / "token").write_text("fp_wrong\n")
     wrong = call("--token-file", str(tmp_path / "token"), "runs", env=env)
     assert "did not answer" in wrong.stderr
+
+
+def test_token_that_is_not_known_is_told_to_be_refused_and_not_why(ledger: str, asked: Ask, tmp_path: Path) -> None:
+    app = App(ledger)
+    access = Access(app.ledger, ROOT)
+    revoked = access.add_api_token("gone", "viewer", expires_in="1d")
+    access.revoke_api_token(revoked.id)
+    with served(web(app)) as address:
+        told = {
+            call("--server", address, "runs", env={"FENCEPOST_TOKEN": each}).stderr
+            for each in ("fp_unknown", revoked.secret)
+        }
+    app.close()
+    assert told == {"fencepost: This API token is refused: it is not known, has expired or was revoked.\n"}
 
 
 def test_redirection_is_not_followed_and_the_token_goes_nowhere_else() -> None:

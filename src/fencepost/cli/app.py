@@ -38,7 +38,7 @@ from fencepost.cli import (
     why,
 )
 from fencepost.cli.exits import Exit
-from fencepost.cli.remote.server import chosen_by, server_words
+from fencepost.cli.remote.server import chosen_by, place_of, server_words
 from fencepost.errors import ConfigurationError
 
 # Click's own classes, or those of the copy that newer typers carry: they are exported under no other name.
@@ -137,8 +137,17 @@ def _tree(words: list[str]) -> typer.Typer:
     return tree
 
 
+_AFTER_THE_COMMAND = {"--ledger": "--ledger URL", "--json": "--json", "--app": "--app MODULE:APP"}
+
+
 def _sentence(error: Any) -> str:
     where = error.ctx.command_path if isinstance(error, _UsageError) and error.ctx else "fencepost"
+    if type(error).__name__ == "NoSuchOption":
+        name, command = error.option_name, where.removeprefix("fencepost").strip()
+        if command and (place := place_of(name, command)):
+            return place
+        if not command and name in _AFTER_THE_COMMAND:
+            return f"{name} stands after the command: fencepost COMMAND {_AFTER_THE_COMMAND[name]}"
     return f"{error.format_message()} (see {where} --help)"
 
 

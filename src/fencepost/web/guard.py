@@ -161,7 +161,8 @@ class Guard:
     async def _identify(self, scope: AsgiScope, passing: Passing, credentials: RequestCredentials) -> None:
         passing.entry = await in_thread(self._door.entry, credentials, passing)
         if passing.entry is None:
-            raise _Refused(self._troubles.unknown_caller(passing, scope), "nobody is known by its credentials")
+            response = self._troubles.unknown_caller(passing, scope, has_token=credentials.kind == "api token")
+            raise _Refused(response, "nobody is known by its credentials")
 
     async def _check_right(self, route: BaseRoute | None, passing: Passing, scope: AsgiScope) -> None:
         if route is None:

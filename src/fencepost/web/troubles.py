@@ -159,8 +159,11 @@ class TroublePages:
         told = PageTrouble(403, "Not allowed", f"{needed}. An admin can give it: fencepost permissions.")
         return self._told(told, passing, scope.get("root_path", ""))
 
-    def unknown_caller(self, passing: Passing, scope: AsgiScope) -> Response:
-        """Return the response to one who is not known: the login page, or 401 where a browser does not ask."""
+    def unknown_caller(self, passing: Passing, scope: AsgiScope, *, has_token: bool) -> Response:
+        """Return the response to one who is not known: the login page, or 401 where a browser does not ask.
+
+        What is wrong with an API token that was sent is not told.
+        """
         root_path: str = scope.get("root_path", "")
         is_page = scope["method"] == "GET" and not _is_program(passing)
         if is_page and _is_from_another_site(passing):
@@ -172,9 +175,9 @@ class TroublePages:
             is_start = _target(scope) in (root_path, f"{root_path}/")
             query = "" if is_start else "?" + urlencode({"next": _target(scope)})
             return RedirectResponse(f"{root_path}/login{query}", 303)
-        response = self._told(
-            PageTrouble(401, "Not logged in", "Log in, or send a valid API token."), passing, root_path
-        )
+        refused = "This API token is refused: it is not known, has expired or was revoked."
+        sentence = refused if has_token else "Log in, or send a valid API token."
+        response = self._told(PageTrouble(401, "Not logged in", sentence), passing, root_path)
         response.headers["www-authenticate"] = 'Bearer realm="fencepost"'
         return response
 

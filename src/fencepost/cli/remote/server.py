@@ -19,6 +19,7 @@ from fencepost.errors import ConfigurationError
 SERVER, TOKEN = "FENCEPOST_SERVER", "FENCEPOST_TOKEN"
 _WITH_VALUE = ("--server", "--token-file")
 _INSECURE = "--insecure-http"
+_API = "/api/v1"
 _NEVER = frozenset({"run", "serve", "migrate", "effects", "tune"})
 _NOT_WHEN_SAID = _NEVER | {"exec", "demo", "chaos"}
 _chosen: ContextVar[Server | None] = ContextVar("fencepost_server", default=None)
@@ -37,6 +38,15 @@ class Server:
     def shown(self) -> str:
         """The address, for messages."""
         return f"{self.url.scheme}://{self.url.netloc}{self.url.path}"
+
+
+def place_of(option: str, command: str) -> str | None:
+    """Say where an option stands that was typed at the wrong place, behind `command`; None if it is no such option."""
+    if option in _WITH_VALUE or option == _INSECURE:
+        typed = {"--server": "--server URL", "--token-file": "--server URL --token-file FILE"}
+        words = typed.get(option, f"{_INSECURE} --server URL")
+        return f"{option} stands before the command: fencepost {words} {command}"
+    return None
 
 
 def server_words(words: list[str]) -> tuple[dict[str, str], list[str]]:
@@ -120,6 +130,8 @@ def _read_url(text: str, *, is_insecure: bool) -> SplitResult:
         is_url, has_more = False, False
     if not is_url or has_more:
         raise ConfigurationError("write the server as https://HOST:PORT/PREFIX, without user, query and fragment")
+    if url.path.endswith(_API):
+        raise ConfigurationError(f"give the server's address without {_API}: {text.rstrip('/').removesuffix(_API)}")
     if url.scheme == "http" and not is_insecure and not _is_loopback(str(url.hostname)):
         raise ConfigurationError(
             f"http://{url.hostname} would send the API token in clear text: use https, or {_INSECURE}"
