@@ -274,7 +274,7 @@ class AlreadyRequested(DuplicateRequest):
         FencepostError.__init__(
             self,
             f"run {run_id} of job {job!r} {what} and is {state} (made at {requested_at}{by}), so nothing was "
-            "enqueued; wait for it, or run it anyway: --again, in code again=True",
+            'enqueued; wait for it, or run it anyway: --again, in code again=True, by REST "again": true',
         )
         self.origin_key = ""
         self.run_id = run_id

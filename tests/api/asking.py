@@ -59,7 +59,8 @@ class Api:
         raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         said = [("Host", self._browser.host), ("Content-Length", str(len(raw)))]
         said += [] if self._secret is None else [("Authorization", f"Bearer {self._secret}")]
-        said += [] if body is None else [("Content-Type", "application/json")]
+        has_kind = headers is not None and "content-type" in headers
+        said += [] if body is None or has_kind else [("Content-Type", "application/json")]
         said += [(name.replace("_", "-"), value) for name, value in (headers or {}).items()]
         target = f"/api/v1{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
         got = asyncio.run(asked(self._browser.app, self._browser.scope(method, target, said), [raw]))

@@ -1,6 +1,8 @@
 """REST: what it answers, refuses and never says."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -209,6 +211,37 @@ def test_value_that_does_not_fit_is_refused_by_its_name(case: str, api: Api) -> 
     if got.status == 400:
         return
     assert field in [each["field"] for each in got.json["errors"]]
+
+
+def test_body_that_does_not_say_that_it_is_json_is_told_so_and_none_at_all_is_empty(api: Api, app: App) -> None:
+    for headers in ({"content-type": "application/x-www-form-urlencoded"}, {"content-type": ""}):
+        got = api.send("POST", "/runs", b'{"job": "settle"}', headers)
+        assert (got.status, got.word) == (422, "invalid-request")
+        assert "Content-Type: application/json" in got.json["detail"]
+    run = api.post("/runs", {"job": "settle"}).json["run_id"]
+    assert api.send("POST", f"/runs/{run}/cancel").status == 200
+    assert api.send("POST", f"/runs/{run}/retry").status == 201
+    again = api.send("POST", f"/runs/{run}/retry")
+    assert (again.status, again.word) == (409, "already-requested")
+    assert '"again": true' in again.json["detail"]
+    assert api.send("POST", "/runs").status == 422  # without a job
+
+
+def test_bodies_in_the_docs_are_taken(api: Api) -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    examples = re.findall(r"^(PUT|POST) (/\S+)\n(\{.*\})$", docs, re.MULTILINE)
+    assert len(examples) >= 4
+    for method, path, body in examples:
+        assert api.send(method, path, json.loads(body)).status in (200, 201), body
+
+
+def test_expression_is_previewed_as_by_the_command(api: Api) -> None:
+    [shown] = api.get("/preview", of="30 2 * * *", tz="Europe/Berlin", year=2026).json["items"]
+    assert (shown["tz"], len(shown["next"]), len(shown["changes"])) == ("Europe/Berlin", 5, 2)
+    assert api.get("/preview", of="every 5m").json["items"][0]["schedule"] is None
+    assert api.get("/preview", of="61 2 * * *").word == "invalid-schedule"
+    assert api.get("/preview", of="settle").json["items"][0]["schedule"] == "settle"
+    assert api.get("/preview", of="nothing").status == 404
 
 
 def test_values_that_only_the_ledger_can_judge_are_refused_as_well(api: Api) -> None:

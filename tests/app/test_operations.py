@@ -375,7 +375,8 @@ class TestAskingTwice:
         error = refused.value
         assert (error.run_id, error.job, error.state, error.requested_by) == (first.run_id, "settle", "queued", "ann")
         assert f"run {first.run_id} of job 'settle' asks for the same and is queued (made at 20" in str(error)
-        refusal = " by ann), so nothing was enqueued; wait for it, or run it anyway: --again, in code again=True"
+        refusal = " by ann), so nothing was enqueued; wait for it, or run it anyway: "
+        refusal += '--again, in code again=True, by REST "again": true'
         assert refusal in str(error)
         assert len(app.operations.runs()) == 1
 

@@ -1,4 +1,4 @@
-"""Draws previews of schedules for people, and reads expressions from the command line."""
+"""Draws previews of schedules for people."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from fencepost.app.records import spelled as exactly
 from fencepost.cli.output import draw_rows, say
 from fencepost.core.duration import spelled
-from fencepost.core.schedule import Schedule, cron, every
-from fencepost.core.schedules.cron import dst_word
 
 if TYPE_CHECKING:
     from fencepost.app.records import ClockChangeRecord, MomentRecord, OutlookRecord
@@ -21,14 +19,6 @@ _MEANS = {
     "skip": "a time left out is not due; one that comes twice is due the first time",
     "real": "a time left out is not due; one that comes twice is due both times",
 }
-
-
-def ad_hoc(text: str, *, tz: str, dst: str = "auto") -> Schedule | None:
-    """Read an expression from the command line; None if it is the name of a schedule or job."""
-    stripped = text.strip()
-    if stripped.lower().startswith("every "):
-        return every(stripped[len("every ") :], tz=tz)
-    return cron(stripped, tz=tz, dst=dst_word(dst)) if " " in stripped or stripped.startswith("@") else None
 
 
 def draw_outlook(outlook: OutlookRecord) -> None:

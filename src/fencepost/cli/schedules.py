@@ -88,9 +88,9 @@ def put(
 
     Example: fencepost schedules put report:42 report '0 7 * * 1-5' --tz Asia/Seoul -p customer=42
     """
-    from fencepost.cli.previews import ad_hoc  # noqa: PLC0415 - time zones take their time to load
+    from fencepost.core.schedules.written import written  # noqa: PLC0415 - time zones take their time to load
 
-    due, typed = ad_hoc(when, tz=tz, dst=dst), typed_params(params or [])
+    due, typed = written(when, tz=tz, dst=dst), typed_params(params or [])
     if due is None:
         raise InvalidSchedule(f"{when!r} is neither a cron expression nor an interval such as 'every 5m'")
     with front(ledger) as ops:
@@ -179,9 +179,10 @@ def preview(
 
     Example: fencepost schedules preview settle
     """
-    from fencepost.cli.previews import ad_hoc, draw_outlook  # noqa: PLC0415 - time zones take their time to load
+    from fencepost.cli.previews import draw_outlook  # noqa: PLC0415 - time zones take their time to load
+    from fencepost.core.schedules.written import written  # noqa: PLC0415
 
-    typed = ad_hoc(what, tz=tz, dst=dst)
+    typed = written(what, tz=tz, dst=dst)
     outlooks = _outlooks(what, ledger, count, year) if typed is None else [_outlook(typed, count, year)]
     if as_json:
         print_json([document(each) for each in outlooks])

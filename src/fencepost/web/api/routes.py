@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -27,6 +27,7 @@ from fencepost.core.problems import INVALID_REQUEST, document
 from fencepost.core.rights import HumanAct
 from fencepost.errors import FencepostError
 from fencepost.web.api.calls import ApiCall, call_of
+from fencepost.web.api.fields import Body
 from fencepost.web.api.replies import ApiReply, failed, invalid, invalid_request, problem, problem_response
 from fencepost.web.guard import PASSING
 from fencepost.web.routes import needs as declare_right
@@ -124,7 +125,7 @@ class ApiRoute(APIRoute):
                     return invalid(wrong)
                 return await answer(request)
             except RequestValidationError as error:
-                return invalid_request(error)
+                return invalid(_NO_JSON) if _is_no_json(request, error) else invalid_request(error)
             except FencepostError as error:
                 return problem(error, request_id)
             except RefusedBody:
@@ -147,6 +148,16 @@ class ApiRoute(APIRoute):
             if times > 1 and name in known and not _is_list(known[name])
         ]
         return unknown + twice
+
+
+_NO_JSON = [("body", "send it as JSON, with the header Content-Type: application/json")]
+
+
+def _is_no_json(request: Request, error: RequestValidationError) -> bool:
+    """Whether a body was sent that does not say that it is JSON; curl says that it is a form."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = kind == "application/json" or kind.endswith("+json")
+    return not is_json and any(tuple(each["loc"]) == ("body",) and each["type"] != "missing" for each in error.errors())
 
 
 def _is_list(field: Any) -> bool:
@@ -187,6 +198,15 @@ def _endpoint(declared: Declared) -> Callable[..., Awaitable[Response]]:
     signature = inspect.signature(declared.handler, eval_str=True)
     first, *others = signature.parameters.values()
     making = Annotated[ApiCall, Depends(call_of(declared.right, is_act=declared.is_act))]
-    parameters: Sequence[inspect.Parameter] = [first.replace(annotation=making), *others]
+    parameters = [first.replace(annotation=making), *map(_or_nothing, others)]
     endpoint.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return endpoint
+
+
+def _or_nothing(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return the parameter of a body in which nothing is required with a default: no body at all is an empty one."""
+    kind = parameter.annotation
+    is_body = isinstance(kind, type) and issubclass(kind, Body)
+    if not is_body or any(field.is_required() for field in kind.model_fields.values()):
+        return parameter
+    return parameter.replace(default=kind())

@@ -13,7 +13,9 @@ from fencepost.app.records.versions import schedule_version
 from fencepost.core.identity import canonical_json
 from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import Schedule, schedule_from_json
-from fencepost.errors import InvalidSchedule
+from fencepost.core.schedules.written import written
+from fencepost.core.tick import microseconds
+from fencepost.errors import InvalidSchedule, NotInLedger
 from fencepost.web.api.calls import ApiCall
 from fencepost.web.api.fields import JobFilter, Limit, Name, Paused, Reasoned, ReasonQuery
 from fencepost.web.api.replies import ApiReply, page, reply
@@ -62,12 +64,22 @@ def list_(
 @ROUTES.get("/preview", needs=HumanAct.LOOK, shows=ApiPage(OutlookRecord))
 def preview(
     call: ApiCall,
-    of: Annotated[str, Query(min_length=1, max_length=200, description="A schedule, or a job.")],
+    *,
+    of: Annotated[
+        str, Query(min_length=1, max_length=200, description="A schedule, a job, a cron expression, or `every 5m`.")
+    ],
+    tz: Annotated[str, Query(max_length=60, description="The time zone of an expression.")] = "UTC",
     count: Annotated[int, Query(ge=0, le=500)] = 5,
     year: Annotated[int | None, Query(ge=1970, le=2999)] = None,
 ) -> ApiReply:
     """Show the next due times, and what changes of the clocks do to them."""
-    return page(call.ask.schedules.preview(of, count=count, year=year), None)
+    try:
+        return page(call.ask.schedules.preview(of, count=count, year=year), None)
+    except NotInLedger:
+        typed = written(of, tz=tz)
+        if typed is None:
+            raise
+    return page([OutlookRecord.of(typed, now_us=microseconds(call.ask.now()), count=count, year=year)], None)
 
 
 @ROUTES.get("/schedules/{schedule_id:path}", needs=HumanAct.LOOK, shows=ScheduleRecord)
