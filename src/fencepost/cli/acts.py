@@ -24,6 +24,7 @@ from fencepost.cli.ledger_options import (
     who,
 )
 from fencepost.cli.output import answer, counted, draw_rows, print_json, to_the_second, visible
+from fencepost.core.duration import typed_duration
 from fencepost.core.states import TERMINAL
 from fencepost.errors import AlreadyRequested, ConfigurationError, IllegalMove
 
@@ -87,7 +88,7 @@ def trigger(
                 by=who(by),
                 reason=reason or None,
                 key=key or None,
-                delay=delay or None,
+                delay=typed_duration(delay, what="--delay"),
                 again=again,
             )
         if not as_json:

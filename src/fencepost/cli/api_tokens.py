@@ -10,6 +10,7 @@ from fencepost.cli.access_options import JobNames, RoleName, access, warn_of_unk
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, Reason
 from fencepost.cli.output import answer, at, draw_rows, exactly, print_json
+from fencepost.core.duration import typed_seconds
 
 if TYPE_CHECKING:
     from fencepost.ledger.logins import ApiToken
@@ -39,6 +40,7 @@ def add(
 
     Example: fencepost api-tokens add ci viewer --job settle --expires-in 30d
     """
+    typed_seconds(expires_in, what="--expires-in")
     with access(ledger, by) as change:
         made = change.add_api_token(name, role, expires_in=expires_in, jobs=job or [""], reason=reason or None)
         warn_of_unknown(change, job or [])

@@ -12,7 +12,7 @@ import typer
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import Json, LedgerUrlOption, ledger_url
 from fencepost.cli.output import counted, draw_rows, print_json, say, visible
-from fencepost.core.duration import seconds, spelled
+from fencepost.core.duration import spelled, typed_seconds
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def chaos(
     options = ChaosOptions(
         nodes=nodes,
         seconds=minutes * 60,
-        ttl_s=seconds(ttl, what="--ttl"),
+        ttl_s=typed_seconds(ttl, what="--ttl"),
         seed=int(runtime.random() * 1_000_000) if seed is None else seed,
-        gap_s=seconds(gap, what="--gap"),
+        gap_s=typed_seconds(gap, what="--gap"),
         keep=keep,
     )
     with runtime.on_signals(("TERM",), _interrupt):  # what Ctrl-C does

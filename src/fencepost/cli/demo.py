@@ -8,7 +8,7 @@ import typer
 
 from fencepost.cli.ledger_options import Json
 from fencepost.cli.output import print_json
-from fencepost.core.duration import seconds
+from fencepost.core.duration import seconds, typed_seconds
 from fencepost.errors import ConfigurationError
 
 
@@ -66,5 +66,5 @@ def _live(lasts: str, port: int, *, as_json: bool) -> int:
     from fencepost.demo.screen import console_for  # noqa: PLC0415
     from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
 
-    for_s = seconds(lasts, what="--for") if lasts else None
+    for_s = typed_seconds(lasts, what="--for") if lasts else None
     return show_live(ThreadedRuntime(), seconds=for_s, port=port, console=console_for(as_json=False))

@@ -13,7 +13,7 @@ from fencepost.cli.databases import effects_at
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import Json, opened
 from fencepost.cli.output import counted, print_json, say
-from fencepost.core.duration import seconds
+from fencepost.core.duration import typed_seconds
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def prune(  # noqa: PLR0917 - typer passes them by name
     Example: fencepost effects prune postgresql://db/shop --checkpoints --letters --ledger postgresql://db/jobs
     """
     _check_ledger(ledger, fences=fences, checkpoints=checkpoints)
-    age_s = seconds(older_than, what="--older-than")
+    age_s = typed_seconds(older_than, what="--older-than")
     is_default = not (fences or checkpoints or letters)
     done = Pruned(dry_run)
     with effects_at(url) as database:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from fencepost.core.duration import typed_duration
 from fencepost.errors import ConfigurationError
 
 STORE_VARIABLE = "FENCEPOST_STORE"
@@ -86,9 +87,9 @@ def parse(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> 
     return ExecOptions(
         store=store,
         lock=found.lock,
-        ttl=found.ttl,
-        wait=found.wait,
-        at_least=found.at_least,
+        ttl=typed_duration(found.ttl, what="--ttl") or "",
+        wait=typed_duration(found.wait, what="--wait") or "",
+        at_least=typed_duration(found.at_least, what="--at-least") or "",
         tick=found.tick,
         zone=found.tz,
         at_most_once=found.at_most_once,

@@ -11,6 +11,7 @@ from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, Reason, front, who
 from fencepost.cli.output import answer, print_json, to_the_second, visible
 from fencepost.cli.remote.server import chosen_server
+from fencepost.core.duration import typed_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,8 +66,9 @@ def acknowledge(
 
     Example: fencepost acknowledge given-up settle@1774747800000000.42 --note 'the bank is down' --for 2h
     """
+    lasts = typed_duration(for_, what="--for")
     with front(ledger) as ops:
-        ops.concerns.acknowledge(what, id, by=who(by), note=note or None, until=until or None, duration=for_ or None)
+        ops.concerns.acknowledge(what, id, by=who(by), note=note or None, until=until or None, duration=lasts)
     return answer({"what": what, "id": id, "acknowledged": True}, f"{what} {id} is acknowledged", as_json=as_json)
 
 

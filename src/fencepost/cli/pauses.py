@@ -22,6 +22,7 @@ from fencepost.cli.ledger_options import (
 )
 from fencepost.cli.messages import complain
 from fencepost.cli.output import answer, draw_rows, print_json, to_the_second
+from fencepost.core.duration import typed_duration
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def pause(
     """
     why, what = needed_reason(reason), _what(queue, everything=everything)
     with front(ledger) as ops:
-        made = ops.pauses.pause(what, by=who(by), reason=why, until=until or None, duration=for_ or None)
+        made = ops.pauses.pause(
+            what, by=who(by), reason=why, until=until or None, duration=typed_duration(for_, what="--for")
+        )
     _warn(made)
     return answer(document(made), f"{made.sentence}. What runs goes on; to resume: {_command(made)}", as_json=as_json)
 

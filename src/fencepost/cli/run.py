@@ -20,7 +20,7 @@ from fencepost.cli.applications import app_spec
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import LedgerUrlOption
 from fencepost.cli.node_logs import PREPARE, configure_node
-from fencepost.core.duration import seconds
+from fencepost.core.duration import typed_duration, typed_seconds
 from fencepost.core.timings import SHUTDOWN_GRACE
 from fencepost.errors import ConfigurationError
 
@@ -91,12 +91,12 @@ def run(
     if log_format not in ("text", "json", "app"):
         raise ConfigurationError(f"--log-format {log_format!r} is unknown; it is text, json or app")
     loaded = configure_node(log_format=log_format, is_verbose=verbose)
-    grace_s = seconds(grace, what="--grace")
+    grace_s = typed_seconds(grace, what="--grace")
     options = {
         "url": ledger or None,
         "slots": workers,
         "queues": queues,
-        "ttl": ttl,
+        "ttl": typed_duration(ttl, what="--ttl") if ttl else ttl,
         "generation": generation,
     }
     spec = app_spec(spec, how="behind fencepost run")

@@ -11,6 +11,7 @@ from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, PauseFor, PauseUntil, Reason, front, who
 from fencepost.cli.output import answer, draw_fields, draw_rows, print_json, to_the_second
+from fencepost.core.duration import typed_duration
 from fencepost.core.identity import canonical_json
 from fencepost.errors import InvalidSchedule
 
@@ -115,9 +116,14 @@ def pause(
 
     Example: fencepost schedules pause settle --for 2h --reason 'the bank is closed'
     """
+    lasts = typed_duration(for_, what="--for")
     with front(ledger) as ops:
         found = ops.schedules.pause(
-            schedule, by=who(by), reason=reason or None, until=until or None, duration=for_ or None
+            schedule,
+            by=who(by),
+            reason=reason or None,
+            until=until or None,
+            duration=lasts,
         )
     return _print(found, as_json=as_json)
 

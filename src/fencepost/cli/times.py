@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from fencepost.core.duration import seconds
+from fencepost.core.duration import is_plain_number, typed_seconds
 from fencepost.core.schedules.zones import zone_key
 from fencepost.core.tick import microseconds
 from fencepost.errors import ConfigurationError, InvalidDuration
@@ -23,8 +23,10 @@ def instant_us(text: str, *, what: str, now_us: int, tz: str | None = None) -> i
     if stripped.lower() == "now":
         return now_us
     try:
-        return now_us - round(seconds(stripped, what=what) * 1_000_000)
+        return now_us - round(typed_seconds(stripped, what=what) * 1_000_000)
     except InvalidDuration:
+        if is_plain_number(stripped) and not _is_day(stripped):  # 20260329 is a day
+            raise
         return _instant_us(stripped, what=what, tz=tz)
 
 

@@ -13,6 +13,8 @@ Duration = str | int | float | timedelta
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _WHOLE = re.compile(rf"(?:{_PART.pattern}\s*)+")
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+_TYPED = "write it as 30s, 500ms, 5m, 1h30m or 30d"
 _HELP = 'write it as "30s", "500ms", "5m", "1h30m", "30d", or as a number of seconds'
 
 
@@ -33,11 +35,36 @@ def seconds(value: Duration, *, what: str = "duration") -> float:
 
 def _parse(text: object, what: str) -> float:
     stripped = text.strip().lower() if isinstance(text, str) else ""
-    if re.fullmatch(r"\d+(\.\d+)?", stripped):
+    if _NUMBER.fullmatch(stripped):
         return float(stripped)
     if not _WHOLE.fullmatch(stripped):
         raise InvalidDuration(f"{what} {text!r} is not a valid duration; {_HELP}")
     return sum(float(number) * _UNIT_S[unit] for number, unit in _PART.findall(stripped))
+
+
+def typed_seconds(text: str, *, what: str) -> float:
+    """Return in seconds what a person has typed. Unlike in code and settings, a number needs its unit."""
+    stripped = text.strip().lower()
+    if is_plain_number(stripped):
+        units = [f"{stripped}{unit}" for unit in ("s", "m", "h", "d")]
+        raise InvalidDuration(f"{what} {text!r} has no unit: write {', '.join(units[:-1])} or {units[-1]}")
+    try:
+        return seconds(text, what=what)
+    except InvalidDuration:
+        raise InvalidDuration(f"{what} {text!r} is not a valid duration; {_TYPED}") from None
+
+
+def is_plain_number(text: str) -> bool:
+    """Whether this is a number other than 0, without a unit."""
+    return _NUMBER.fullmatch(text) is not None and float(text) > 0
+
+
+def typed_duration(text: str, *, what: str) -> str | None:
+    """Return what a person has typed, as it is, if it is a duration; None if it is empty."""
+    if not text:
+        return None
+    typed_seconds(text, what=what)
+    return text
 
 
 def spelled(duration_s: float) -> str:

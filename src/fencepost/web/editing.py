@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from fencepost.core.duration import typed_seconds
 from fencepost.core.schedule import Schedule, cron, every
 from fencepost.core.schedules.cron import dst_word
 from fencepost.core.tick import instant
@@ -46,7 +47,7 @@ def read_edit(given: Mapping[str, str]) -> Edit:
     if len(when) > 200:
         raise InvalidParameters("a schedule has at most 200 characters")
     if when.lower().startswith("every "):
-        return Edit(when, tz, dst, every(when[len("every ") :], tz=tz))
+        return Edit(when, tz, dst, every(typed_seconds(when[len("every ") :], what="every"), tz=tz))
     if not when:
         raise InvalidSchedule("say when: a cron expression, or every 5m")
     return Edit(when, tz, dst, cron(when, tz=tz, dst=dst_word(dst)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fencepost.core.duration import seconds
+from fencepost.core.duration import is_plain_number, typed_seconds
 from fencepost.core.nearest import suggestion
 from fencepost.core.states import RunState, WaitsFor
 from fencepost.errors import FencepostError, InvalidDuration, InvalidParameters
@@ -118,9 +118,10 @@ def read_instant(text: str, *, now: datetime, what: str) -> datetime:
     if stripped.lower() == "now":
         return now
     try:
-        return now - timedelta(seconds=seconds(stripped, what=what))
-    except InvalidDuration:
-        pass
+        return now - timedelta(seconds=typed_seconds(stripped, what=what))
+    except InvalidDuration as error:
+        if is_plain_number(stripped):
+            raise InvalidParameters(str(error)) from None
     except (OverflowError, FencepostError):
         raise InvalidParameters(f"{what}: {text[:40]!r} is too long ago") from None
     try:

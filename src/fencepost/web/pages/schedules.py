@@ -8,6 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from fencepost.app.records import OutlookRecord
 from fencepost.app.records.versions import schedule_version
+from fencepost.core.duration import typed_duration
 from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import schedule_to_json
 from fencepost.core.tick import microseconds
@@ -153,7 +154,7 @@ def drawn_mark(found: ScheduleRecord) -> str:
 
 def pause_end_of(visit: Visit) -> tuple[str | None, str | None]:
     """Return the end of a pause as it was typed: a time, or a duration."""
-    return visit.text("until") or None, visit.text("for") or None
+    return visit.text("until") or None, typed_duration(visit.text("for"), what="for")
 
 
 def _done(visit: Visit, id_: str, did: str) -> Response:
