@@ -35,6 +35,25 @@ def test_it_is_refused(case: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_first_line_says_where_for_how_long_and_how_to_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fencepost.proof.chaos.course.Course.run", ended)
+    ledger, store = f"postgresql://me:{SECRET}@db/shop", f"redis://:{SECRET}@cache/0"
+    done = call("chaos", "--ledger", ledger, "--store", store, "--minutes", "1.5")
+    assert done.stdout.startswith("chaos on the ledger postgresql://me:***@db/shop, locks in redis://:***@cache/0: ")
+    assert "for 1m30s" in done.stdout
+    assert "Ctrl-C ends it" in done.stdout
+    monkeypatch.chdir(tmp_path)
+    default = call("chaos", "--json")
+    assert (
+        default.stdout,
+        default.stderr.startswith("chaos on the ledger sqlite:///fencepost.db, locks beside it"),
+    ) == ("", True)
+    assert "for 5m" in default.stderr
+
+
 def test_what_a_killed_run_left_is_removed_by_its_prefix(tmp_path: Path) -> None:
     done = call("chaos", "--ledger", HERE.format(folder=tmp_path), "--remove", "fencepost_chaos_0f1e2d3c_")
     assert done.returncode == 0

@@ -13,6 +13,7 @@ from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import Json, LedgerUrlOption, ledger_url
 from fencepost.cli.output import counted, draw_rows, print_json, say, visible
 from fencepost.core.duration import spelled, typed_seconds
+from fencepost.core.secrets import scrub
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def chaos(
         raise ConfigurationError(f"--minutes {minutes:g} must be more than 0 and at most {_LONGEST_MINUTES:g}")
     runtime = ThreadedRuntime()
     prefix = checked_prefix(remove) if remove else new_prefix(runtime)
-    space = namespace(ledger=ledger_url(ledger), store=store or None, prefix=prefix)
+    url = ledger_url(ledger)
+    space = namespace(ledger=url, store=store or None, prefix=prefix)
     if remove:
         space.remove(runtime)
         return Exit.OK
@@ -79,13 +81,24 @@ def chaos(
         gap_s=typed_seconds(gap, what="--gap"),
         keep=keep,
     )
+    report = _reporter(as_json=as_json)
+    report(_what_happens(url, store, minutes))
     with runtime.on_signals(("TERM",), _interrupt):  # what Ctrl-C does
-        outcome = Course(space, options, runtime, _reporter(as_json=as_json)).run()
+        outcome = Course(space, options, runtime, report).run()
     if as_json:
         print_json(outcome.to_json())
     else:
         draw(outcome)
     return 1 if outcome.violations else Exit.OK
+
+
+def _what_happens(ledger: str, store: str, minutes: float) -> str:
+    """Say where things will go wrong, and for how long, before anything does."""
+    locks = f"locks in {scrub(store)}" if store else "locks beside it"
+    return (
+        f"chaos on the ledger {scrub(ledger)}, {locks}: kills, stops and cuts off nodes and lock holders of its own "
+        f"for {spelled(minutes * 60)}, then checks and removes what it made; Ctrl-C ends it before"
+    )
 
 
 def _interrupt(_: int) -> None:
