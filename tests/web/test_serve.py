@@ -85,6 +85,15 @@ def test_public_address_without_tls_or_accounts_is_refused_with_the_ways_out(app
     assert "***" not in said
 
 
+def test_advice_names_what_was_typed(app, ledger_url, capsys):
+    assert main(["serve", "--ledger", ledger_url, "--host", "0.0.0.0", "--port", "8999"]) == 2
+    assert "ssh -L 8999:127.0.0.1:8999 HOST" in capsys.readouterr().err
+    assert main(["serve", "--ledger", ledger_url, "--host", "0.0.0.0", "--port", "0"]) == 2
+    assert "ssh -L 8600:127.0.0.1:8600 HOST" in capsys.readouterr().err
+    assert main(["serve", "--ledger", ledger_url, "--port", "0", "--allowed-host", "https://x/"]) == 2
+    assert "'https://x/' is not the name of a host" in capsys.readouterr().err
+
+
 def test_port_that_is_taken_is_refused_with_the_way_out(app, ledger_url, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["serve", "--ledger", ledger_url, "--port", str(taken.getsockname()[1])]) == 2

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from fencepost.core.runtime import Runtime
     from fencepost.web.doors import ProxyHeader
 
+_PORT = 8600
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SECRET_VARIABLE = "FENCEPOST_PROXY_SECRET"  # noqa: S105 - the name of a variable
 # An error is printed as one line, where a word after --tls-key is masked: ways are numbered, and it comes last.
 _WAYS_OUT = (
     "{host} can be reached from other machines, and {what}. Choose one of these: "
-    "(1) --host 127.0.0.1, reached by an SSH tunnel: ssh -L 8600:127.0.0.1:8600 HOST; "
+    "(1) --host 127.0.0.1, reached by an SSH tunnel: ssh -L {port}:127.0.0.1:{port} HOST; "
     "(2) --behind-tls-proxy where a proxy in front speaks TLS, with accounts: fencepost users add NAME; "
     "(3) --proxy ADDRESS where a proxy in front also identifies people; "
     "(4) with accounts, both of --tls-cert and --tls-key"
@@ -53,7 +54,7 @@ def serve(
     ] = "",
     *,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any free one.")] = 8600,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any free one.")] = _PORT,
     tls_cert: Annotated[str, typer.Option(metavar="FILE", help="Speak TLS, with this certificate.")] = "",
     tls_key: Annotated[str, typer.Option(metavar="FILE", help="The key of the certificate.")] = "",
     behind_tls_proxy: Annotated[
@@ -89,7 +90,8 @@ def serve(
         raise ConfigurationError("give both --tls-cert and --tls-key, or none of them")
     believed = _proxy(proxy or [], proxy_header)
     with _served(spec, ledger) as served:
-        refuse_open_door(served, host, has_tls=bool(tls_cert) or behind_tls_proxy, has_proxy=believed is not None)
+        has_tls = bool(tls_cert) or behind_tls_proxy
+        refuse_open_door(served, host, port or _PORT, has_tls=has_tls, has_proxy=believed is not None)
         for option, file in (("--tls-cert", tls_cert), ("--tls-key", tls_key)):
             if file:
                 _refuse_unreadable(option, file)
@@ -110,14 +112,14 @@ def _refuse_unreadable(option: str, file: str) -> None:
         raise ConfigurationError(f"cannot read {option} {file}: {error.strerror}") from None
 
 
-def refuse_open_door(served: ServedLedger, host: str, *, has_tls: bool, has_proxy: bool) -> None:
+def refuse_open_door(served: ServedLedger, host: str, port: int, *, has_tls: bool, has_proxy: bool) -> None:
     """Refuse an address that others can reach where nobody could log in, or passwords could be read on the way."""
     if host in _LOOPBACK or has_proxy:
         return
     if not has_tls:
-        raise ConfigurationError(_WAYS_OUT.format(host=host, what="passwords would be sent in clear text"))
+        raise ConfigurationError(_WAYS_OUT.format(host=host, port=port, what="passwords would be sent in clear text"))
     if not _has_accounts(served):
-        raise ConfigurationError(_WAYS_OUT.format(host=host, what="there is no account to log in with"))
+        raise ConfigurationError(_WAYS_OUT.format(host=host, port=port, what="there is no account to log in with"))
 
 
 def _has_accounts(served: ServedLedger) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,7 +45,7 @@ def serve_pages(
 ) -> None:
     """Serve until the process is asked to end. `show` prints the one-time link, `tell` everything else."""
     link = None if link_for is None else OneTimeLink(operated.runtime, link_for)
-    names = [f"[{each}]" if ":" in each and not each.startswith("[") else each for each in listening.names]
+    names = [f"[{each}]" if _is_v6(each) else each for each in listening.names]
     pages = web(
         operated, allowed_hosts=names, prefix=listening.prefix, proxy=proxy, link=link, is_https=listening.is_behind_tls
     )
@@ -112,6 +113,13 @@ def _bound(listening: ListenOn) -> socket.socket:
             "--port takes another one, and 0 any free one; --host takes another address of this machine"
         ) from None
     return found
+
+
+def _is_v6(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).version == 6
+    except ValueError:
+        return False
 
 
 def _address(listening: ListenOn, port: int) -> str:
