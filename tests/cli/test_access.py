@@ -53,6 +53,26 @@ def test_first_admin_is_added_and_cannot_be_lost(act, file):
     assert "hash of" not in act("users", "list", "--json").stdout + act("audit", "export").stdout
 
 
+def test_what_is_refused_anyway_is_refused_before_a_password_is_asked_for(act, file, monkeypatch):
+    act("users", "add", "ann", "--password-file", file)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("getpass.getpass", lambda prompt: pytest.fail(f"asked {prompt!r}"))
+    assert "'boss' is not a role: viewer, operator or admin" in sentence(act("users", "add", "bob", "--role", "boss"))
+    assert "there is an account 'ann' already" in sentence(act("users", "add", "ann"))
+    assert "is not a valid name" in sentence(act("users", "add", "a b"))
+
+
+def test_tokens_that_ended_are_counted_where_they_are_not_shown(act):
+    act("api-tokens", "add", "ci", "viewer")
+    assert "not shown" not in act("api-tokens", "list").stdout
+    [made] = act("api-tokens", "list", "--json").json
+    act("api-tokens", "revoke", made["id"])
+    listed = act("api-tokens", "list").stdout
+    assert "(not shown: 1 API token that expired or was revoked; fencepost api-tokens list --all)" in listed
+    assert "not shown" not in act("api-tokens", "list", "--all").stdout
+    assert act("api-tokens", "list", "--json").json == []
+
+
 def test_password_comes_from_a_file_from_standard_input_or_from_a_terminal(act, file, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "stdin", io.StringIO(GOOD))
     assert act("users", "add", "ann", "--password-file", "-").stdout == "added account ann; it has no role yet\n"

@@ -85,7 +85,7 @@ class Access:
 
         def check(is_new: bool, cursor: Cursor) -> None:
             if not is_new:
-                raise InvalidName(f"there is an account {name!r} already; to give it a password: users password {name}")
+                raise name_taken(name)
             for job in _job_names(jobs) if role is not None else ():
                 accounts.give(self._ledger, cursor, f"user:{name}", job, role_named(role or ""), by=by)
 
@@ -299,6 +299,11 @@ def account_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidName(f"{name!r} is not a valid name: 1 to 100 letters, digits, and . @ + - _")
     return name
+
+
+def name_taken(name: str) -> InvalidName:
+    """Return the refusal of an account that is there already."""
+    return InvalidName(f"there is an account {name!r} already; to give it a password: users password {name}")
 
 
 def role_named(role: str) -> Role:

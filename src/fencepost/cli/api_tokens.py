@@ -9,7 +9,7 @@ import typer
 from fencepost.cli.access_options import JobNames, RoleName, access, warn_of_unknown
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, Reason
-from fencepost.cli.output import answer, at, draw_rows, exactly, print_json
+from fencepost.cli.output import answer, at, counted, draw_rows, exactly, print_json, say
 from fencepost.core.duration import typed_seconds
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def list_tokens(
     """
     with access(ledger) as change:
         found = change.api_tokens(ended=everything)
+        hidden = 0 if everything or as_json else len(change.api_tokens(ended=True)) - len(found)
     if as_json:
         print_json([_document(each) for each in found])
     elif found:
@@ -72,6 +73,8 @@ def list_tokens(
         draw_rows(columns, map(_cells, found), spare=("by", "created"))
     else:
         print("there are no API tokens; fencepost api-tokens add NAME ROLE adds one")
+    if hidden:
+        say(f"(not shown: {counted(hidden, 'API token')} that expired or was revoked; fencepost api-tokens list --all)")
     return Exit.OK
 
 

@@ -12,6 +12,7 @@ from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, Reason
 from fencepost.cli.output import answer, at, draw_rows, print_json
 
 if TYPE_CHECKING:
+    from fencepost.access import Access
     from fencepost.ledger.accounts import Account
 
 app = typer.Typer(
@@ -39,6 +40,7 @@ def add(
     Example: fencepost users add ann --role operator --job settle
     """
     with access(ledger, by) as change:
+        _refuse_early(change, name, role)
         password, jobs = read_password(password_file, name=name), job or [""]
         change.add_account(name, password, role=role or None, jobs=jobs, reason=reason or None)
         warn_of_unknown(change, jobs if role else [])
@@ -119,6 +121,16 @@ def remove(
     with access(ledger, by) as change:
         change.remove_account(name, reason=reason or None)
     return answer({"name": name}, f"account {name} is removed, with its permissions", as_json=as_json)
+
+
+def _refuse_early(change: Access, name: str, role: str) -> None:
+    """Refuse what would be refused anyway before anybody types a password twice. The act itself compares as well."""
+    from fencepost.access.access import account_name, name_taken, role_named  # noqa: PLC0415 - it loads the engine
+
+    if role:
+        role_named(role)
+    if account_name(name) in {each.name for each in change.accounts()}:
+        raise name_taken(name)
 
 
 def _document(account: Account) -> dict[str, Any]:
