@@ -103,6 +103,7 @@ def test_a_run_without_a_log_and_one_that_does_not_exist(ledger: str) -> None:
     without = call("logs", run, ledger=ledger)
     assert (without.returncode, without.stdout) == (0, "")
     assert f"run {run} has no log" in without.stderr
+    assert "or it ran on threads" in without.stderr
     assert call("logs", "999", ledger=ledger).returncode == 1
     assert "--tail counts lines" in call("logs", run, "--tail", "1", "--json", ledger=ledger).stderr
 

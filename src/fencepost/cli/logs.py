@@ -74,7 +74,10 @@ def logs(
 
 def _without_log(run: int, attempt: int | None) -> str:
     of = "" if attempt is None else f" of attempt {attempt}, if there was one"
-    return f"run {run} has no log{of}: it wrote nothing so far, or its node keeps no logs"
+    return (
+        f"run {run} has no log{of}: it wrote nothing so far; or its node keeps no logs; or it ran on "
+        "threads (--threads, app.start()), of which log records are kept, and not what print() writes"
+    )
 
 
 class _Shown:
