@@ -11,6 +11,7 @@ from sqlalchemy import insert, update
 
 from fencepost import every
 from fencepost.access import HostPrincipal
+from fencepost.core.noted import LONGEST_REASON
 from fencepost.web import web
 from tests.access.scene import MARK, MINE, OTHERS, scene, set_run
 from tests.web.asking import Browser
@@ -59,6 +60,14 @@ def test_retry_makes_a_run_with_its_reason_and_says_so(app, browser, dead_run):
     again = browser.post(f"/runs/{dead_run}/retry", form)
     assert again.status == 409
     assert browser.post(f"/runs/{dead_run}/retry", {**form, "again": "on"}).status == 303
+
+
+def test_pages_take_reasons_as_long_as_everywhere_else(app, browser, dead_run):
+    page = browser.get(f"/runs/{dead_run}").text
+    assert set(re.findall(r'name="reason" maxlength="(\d+)"', page)) == {str(LONGEST_REASON)}
+    form = dict(re.findall(r'<input type="hidden" name="(state|attempt)" value="(\w+)">', page))
+    assert browser.post(f"/runs/{dead_run}/retry", {**form, "reason": "x" * (LONGEST_REASON + 1)}).status == 400
+    assert browser.post(f"/runs/{dead_run}/retry", {**form, "reason": "x" * LONGEST_REASON}).status == 303
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def unchanged(visit: Visit, act: HumanAct) -> RunRecord:
 
 def reason_of(visit: Visit) -> str | None:
     """Return the reason that was given, if any."""
-    return visit.text("reason", longest=500) or None
+    return visit.text("reason") or None
 
 
 def done(visit: Visit, run_id: int, did: str, n: int | None = None) -> Response:
