@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import RedirectResponse, Response
 
+from fencepost.core.duration import typed_duration
 from fencepost.core.rights import ALL_JOBS, HumanAct, Role
 from fencepost.core.tick import instant
 from fencepost.errors import InvalidParameters
@@ -67,7 +68,7 @@ def make_token(visit: Visit) -> Response:
     made = visit.ask.access.add_api_token(
         visit.text("name", longest=100),
         visit.text("role", longest=20),
-        expires_in=visit.text("expires", longest=20) or "90d",
+        expires_in=typed_duration(visit.text("expires", longest=20), what="expires") or "90d",
         jobs=[job or ALL_JOBS],
         reason=reason_of(visit),
     )

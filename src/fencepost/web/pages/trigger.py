@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import RedirectResponse, Response
 
+from fencepost.core.duration import typed_duration
 from fencepost.core.rights import HumanAct
 from fencepost.errors import AlreadyRequested, ConfigurationError, InvalidParameters, NotInLedger
 from fencepost.web.finding import read_instant, whole
@@ -45,7 +46,7 @@ def trigger(visit: Visit) -> Response:
             params,
             reason=reason_of(visit),
             key=visit.text("key", longest=100) or None,
-            delay=visit.text("delay", longest=20) or None,
+            delay=typed_duration(visit.text("delay", longest=20), what="delay"),
             again=visit.form.get("again") == "on",
         )
     except AlreadyRequested as error:
