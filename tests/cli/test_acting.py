@@ -1,6 +1,7 @@
 """The commands with which operators change things. No node takes part, so that what they ask for stays as asked."""
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -291,6 +292,7 @@ def test_backfill_refuses_more_than_was_meant(act) -> None:
     backwards = act("backfill", "settle", "--from", "2026-02-01T00:00Z", "--to", "2026-01-01T00:00Z")
     assert (backwards.returncode, len(backwards.stderr.splitlines())) == (2, 1)
     assert "no such schedule" in act("backfill", "add", "--from", "2d", "--to", "1d").stderr
+    assert re.search(r"allow more: --limit \d{5,}, in code limit=", done.stderr)
 
 
 def test_pause_and_resume_are_on_record(act) -> None:

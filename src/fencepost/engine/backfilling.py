@@ -47,7 +47,7 @@ def backfill_requests(
     if total > limit:
         raise InvalidParameters(
             f"job {job.name!r} was due {total} times from {spelled_us(first_us)} to {spelled_us(last_us)}, and at most "
-            f"{limit} are filled at once; take a shorter range, or allow more with limit={total}"
+            f"{limit} are filled at once; take a shorter range, or allow more: --limit {total}, in code limit={total}"
         )
     return [
         _requested(job, row, schedule, due_us=due_us, request=request, key=key, params=params)
