@@ -22,7 +22,7 @@ from fencepost.core.problems import (
     problem_of,
 )
 from fencepost.core.rights import NEEDS, HumanAct
-from fencepost.errors import AlreadyRequested, FencepostError, IllegalMove, LedgerRefused, LedgerUnavailable, NoSuchRun
+from fencepost.errors import AlreadyRequested, IllegalMove, LedgerRefused, LedgerUnavailable, NoSuchRun
 from fencepost.web.api.description import SUBJECTS, api_routes
 from fencepost.web.routes import right_of, spelled_routes
 from tests.access.scene import set_run
@@ -185,8 +185,12 @@ def test_description_lists_every_type_that_is_sent(api: Api) -> None:
     assert len(set(listed)) == len(listed)
     sent = (*(each.word for each in PROBLEMS), INVALID_REQUEST, FAILED, CROSS_SITE, *REFUSED_BY_STATUS.values())
     assert {f"{PREFIX}{word}" for word in sent} == set(listed)
-    for word in REFUSED_BY_STATUS.values():
-        assert isinstance(error_of({"type": f"{PREFIX}{word}", "status": 404}), FencepostError)
+
+
+def test_commands_understand_types_of_the_guard_and_servers_that_send_none() -> None:
+    for status, word in REFUSED_BY_STATUS.items():
+        ours, older = (error_of({"type": each, "status": status}) for each in (f"{PREFIX}{word}", "about:blank"))
+        assert type(ours) is type(older), word
 
 
 BAD = {
