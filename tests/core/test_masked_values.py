@@ -8,6 +8,7 @@ import html
 import itertools
 import json
 import pickle
+import random
 import sys
 import urllib.parse
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from fencepost.core.masked_values import MaskedValues, StreamMask
 from fencepost.core.output_frames import Kept, OutputSplitter, mark_of, secret_frames
 from fencepost.core.parameters import Signature
 from fencepost.core.secret import Secret
+from fencepost.core.told_values import ToldValues
 from fencepost.errors import InvalidJob, InvalidParameters, SecretUnavailable
 
 VALUE = "s3c\"ret' é/+%\\"
@@ -121,12 +123,12 @@ def test_value_that_repeats_itself_does_not_make_a_stream_wait_for_its_end() -> 
     assert mask.masked(b"xy" * 1000) + mask.masked(b" xyx") + mask.rest() == b" xyx"
 
 
-def test_value_that_is_new_is_told_once_and_short_ones_are_none() -> None:
-    values, told = MaskedValues(), list[str]()
-    values.told = told.append
+def test_value_is_told_before_each_use_and_short_ones_are_none() -> None:
+    values, told = MaskedValues(), list[tuple[str, str]]()
+    values.told = lambda value: told.append((value, values.masked(value)))
     for each in ("first-value", "first-value", "abc", "second-value"):
         values.add(each)
-    assert told == ["first-value", "second-value"]
+    assert told == [("first-value", "first-value"), ("first-value", "***"), ("second-value", "second-value")]
     assert values.masked("abc first-value") == "abc ***"
 
 
@@ -167,7 +169,65 @@ def test_memory_for_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masked_values, "_MOST", 3)
     monkeypatch.setattr(masked_values, "_AT_ONCE", 0)
     values = known(*(f"value-{number}" for number in range(5)))
-    assert values.masked("value-1 value-2 value-4") == "value-1 *** ***"
+    assert values.masked("value-0 value-1 value-4") == "value-0 *** ***"
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only three values are kept that nobody holds."""
+    monkeypatch.setattr(masked_values, "_MOST", 3)
+    monkeypatch.setattr(masked_values, "_AT_ONCE", 0)
+
+
+def test_value_that_is_used_again_is_forgotten_later(few: None) -> None:
+    values = known("static-value", "value-1", "value-2", "static-value", "value-3", "value-4", "value-5")
+    assert values.masked("static-value value-1 value-2 value-3") == "*** value-1 value-2 ***"
+
+
+def test_value_that_somebody_holds_is_never_forgotten(few: None) -> None:
+    values = known("value-0")
+    held = [values.add("value-1"), values.add("value-1")]
+    for number in range(2, 9):
+        values.add(f"value-{number}")
+    assert values.masked("value-0 value-1 value-4 value-5") == "value-0 *** value-4 ***"
+    held.pop()
+    values.add("value-9")
+    assert values.masked("value-1") == "***"
+    held.pop()
+    values.add("value-a")
+    values.add("value-b")
+    assert values.masked("value-1 value-9") == "value-1 ***"
+
+
+@pytest.mark.parametrize("moment", range(3))
+def test_value_that_another_thread_uses_while_values_are_forgotten_stays(few: None, moment: int) -> None:
+    """It is used again before, while and after the others are gone through."""
+    values = known("value-1", "value-2", "value-3")
+    held, looked_up, moments = list[object](), values._held_values, itertools.count()
+
+    def look_up() -> set[str]:
+        found = looked_up()
+        if next(moments) == moment:
+            held.append(values.add("value-1"))
+        return found
+
+    values._held_values = look_up  # type: ignore[method-assign]
+    for number in range(4, 10):
+        values.add(f"value-{number}")
+    values._held_values = looked_up  # type: ignore[method-assign]
+    values.add("value-a")
+    assert values.masked("value-1 value-2 value-a") == "*** value-2 ***"
+
+
+def test_supervisor_keeps_whatever_a_worker_does_not_tell_it_again() -> None:
+    worker, supervisor, chance = ToldValues(), ToldValues(), random.Random(3)
+    for number in range(5000):
+        for value in (f"static-{chance.randrange(9)}", f"leased-{number}"):
+            if not worker.is_recent(value):
+                worker.add(value)
+                supervisor.add(value)
+            assert value in supervisor._values
+    assert len(supervisor._values) == 200
 
 
 @pytest.mark.parametrize("size", [10, 4096, 8000])

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import pytest
+
+from fencepost.core.output_frames import mark_of, secret_frames
+from fencepost.threaded.worker_output import WorkerOutput
 
 _CLOSES = """
 import os
@@ -88,3 +93,18 @@ assert [each for each in pieces if not isinstance(each, bytes)] == [
 
 def test_no_mark_is_lost_in_a_full_pipe_that_does_not_block_any_more() -> None:
     subprocess.run([sys.executable, "-c", _DOES_NOT_BLOCK], check=True, capture_output=True)
+
+
+def test_value_that_is_used_again_is_told_again_in_time_and_not_each_time() -> None:
+    with ExitStack() as opened:
+        reads, writes = zip(*(os.pipe() for _ in range(2)), strict=True)
+        for each in (*reads, *writes):
+            opened.callback(os.close, each)
+        output = WorkerOutput(*writes, "5ec2e7")
+        for number in range(150):
+            output.keep("static")
+            output.keep(f"leased by run {number}")
+        static = next(secret_frames(mark_of("5ec2e7"), b"static"))
+        for each in reads:
+            told = os.read(each, 1 << 16)
+            assert (told.count(static), told.count(b"leased by run ")) == (2, 150)

@@ -45,6 +45,9 @@ class KnownForms:
             self._words[int.from_bytes(word, sys.byteorder)] = word
             self._forms.add(form)
 
+    def __bool__(self) -> bool:
+        return bool(self._forms)
+
     def has(self, forms: Iterable[bytes]) -> bool:
         """Whether all of these are found."""
         return self._forms.issuperset(forms)

@@ -1,7 +1,8 @@
 """The values of secrets that this process knows, and where they stand in texts.
 
-A value joins them before the job gets it, and stays until the process ends: what a run leaves behind may still be
-written. They are all masked in every text that `fencepost.core.secrets` masks, whichever run wrote it.
+A value joins them before the job gets it, and stays as long as it is held: by a run that uses it, or for a worker that
+told it (`fencepost.core.told_values`). Of the others those that were used last stay, `_MOST` of them: what a run leaves
+behind may still be written. All are masked in every text that `fencepost.core.secrets` masks, whichever run wrote it.
 
 **Promises.** A value is masked as it is, in JSON, as Python's ``repr`` writes it, percent-encoded, HTML-escaped, and in
 Base64. Of a value of several lines, each line is masked by itself, too. Values that overlap, or begin alike, are masked
@@ -9,7 +10,7 @@ as far as one of them reaches, with one mask. In a stream of bytes all this hold
 
 **Not promised.** A value in any other form: reversed, in parts, hashed, encrypted, encoded together with other text. A
 line of a longer value with fewer than eight characters. Values of fewer than `SHORTEST` characters are refused: they
-stand in too many other words.
+stand in too many other words. A value that nobody holds, when 2,000 others were used since.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, AnyStr
 from urllib.parse import quote, quote_plus
+from weakref import ref
 
 from fencepost.core.known_forms import KnownForms, Span, join
 
@@ -31,41 +33,61 @@ _AT_ONCE = 500  # are forgotten: to go through the others takes some 20 ms
 MASK = "***"
 
 
+class HeldValue:
+    """A value that is not forgotten as long as this object exists."""
+
+    __slots__ = ("__weakref__", "value")
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+
 class MaskedValues:
-    """Values that are masked. `told` is called with each that is new, before it is used."""
+    """Values that are masked. `told` is called with each that a run is about to use."""
 
     def __init__(self) -> None:
-        self._values: dict[str, tuple[bytes, ...]] = {}  # with the forms of each
+        self._values: dict[str, tuple[bytes, ...]] = {}  # with the forms of each; the one that was used last is last
         self._known = KnownForms()  # replaced as a whole where some are forgotten: other threads are reading
+        self._held: set[ref[HeldValue]] = set()
+        self._forget_beyond = _MOST + _AT_ONCE
         self.told: Callable[[str], None] | None = None
 
-    def add(self, value: str) -> None:
-        """Mask a value from now on."""
+    def add(self, value: str) -> HeldValue:
+        """Mask a value from now on, at least as long as somebody keeps what is returned."""
+        held = HeldValue(value)
         if len(value) < SHORTEST:
-            return
-        if value not in self._values and self.told is not None:
+            return held
+        self._held.add(ref(held, self._held.discard))  # before it is looked for: see `_forget`
+        if self.told is not None:
             self.told(value)
-        self._values[value] = forms = self._values.get(value) or _forms_of(value)
+        self._values[value] = forms = self._values.pop(value, ()) or _forms_of(value)
         while not (known := self._known).has(forms):  # another thread may be replacing it
             known.add(forms)
-        if len(self._values) > _MOST + _AT_ONCE:
+        if len(self._values) > self._forget_beyond:
             self._forget()
+        return held
 
     def _forget(self) -> None:
-        """Forget the oldest values."""
-        for value in list(self._values)[:-_MOST]:
-            self._values.pop(value, None)
+        """Forget those that were used longest ago, but none that is held. Other threads may add some meanwhile."""
+        held = self._held_values()
+        gone = {each: self._values.pop(each, ()) for each in [v for v in list(self._values) if v not in held][:-_MOST]}
+        for each in self._held_values() & gone.keys():
+            self._values.setdefault(each, gone[each])
         self._known = KnownForms({form for forms in list(self._values.values()) for form in forms})
-        for forms in list(self._values.values()):  # what another thread has added meanwhile
+        for forms in list(self._values.values()):
             if not self._known.has(forms):
                 self._known.add(forms)
+        self._forget_beyond = len(self._values) + _AT_ONCE
+
+    def _held_values(self) -> set[str]:
+        return {held.value for each in list(self._held) if (held := each()) is not None}
 
     def __bool__(self) -> bool:
-        return bool(self._values)
+        return bool(self._known)
 
     def spans(self, text: str) -> list[Span]:
         """Return where values stand in a text, in order. Spans do not overlap."""
-        if not self._values:
+        if not self._known:
             return []
         coded = text.encode("utf-8", "surrogatepass")
         spans = self.spans_of_bytes(coded)
@@ -92,7 +114,7 @@ class MaskedValues:
 
     def masked_json(self, text: str) -> str:
         """Return JSON without them, in texts and numbers alike; it stays JSON."""
-        if not self._values:
+        if not self._known:
             return text
         value = json.loads(text)
         clean = self._masked_value(value)

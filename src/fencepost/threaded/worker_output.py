@@ -14,6 +14,7 @@ import sys
 from contextlib import suppress
 
 from fencepost.core.output_frames import begin_frame, end_frame, log_frames, mark_of, secret_frames
+from fencepost.core.told_values import ToldValues
 
 _DROPPED = b"... %d log records were dropped here, because there were too many to keep\n"
 
@@ -28,6 +29,7 @@ class WorkerOutput:
         self._mark = mark_of(secret)
         self._end = end_frame(self._mark)
         self._records = -1
+        self._told = ToldValues()
         self._dropped = 0
         self._has_begun = False
         for descriptor in (output, errors):
@@ -98,8 +100,11 @@ class WorkerOutput:
 
     def keep(self, value: str) -> None:
         """Let the supervisor mask a value in all that is written from now on, to either pipe."""
+        if self._told.is_recent(value):
+            return
         for frame in secret_frames(self._mark, value.encode("utf-8", "surrogatepass")):
             self._write_to_both(frame)
+        self._told.add(value)
 
     def _write_to_both(self, frame: bytes) -> None:
         for descriptor in (self._output, self._errors):

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from fencepost.core import masked_values
 from fencepost.core.log_chunks import LogChunk, Position, with_missing
 from fencepost.core.masked_values import MASKED, MaskedValues
-from fencepost.core.output_frames import begin_frame, end_frame, log_frames, mark_of
+from fencepost.core.output_frames import begin_frame, end_frame, log_frames, mark_of, secret_frames
 from fencepost.engine.logs import brief_logs, run_logs
 from fencepost.engine.logs.attempt_log import packed
 from fencepost.engine.logs.run_logs import RunLogs
@@ -123,6 +124,24 @@ def test_a_value_that_becomes_secret_is_masked_in_what_already_waits(reading: Re
     reading.run(1, b"it is looked-up-value\n")
     masked.add("looked-up-value")
     assert reading.text(1) == b"it is ***\n"
+
+
+def test_a_value_is_masked_as_long_as_its_worker_may_write_it(
+    reading: Reading, masked: MaskedValues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masked_values, "_MOST", 3)
+    monkeypatch.setattr(masked_values, "_AT_ONCE", 0)
+    vars(masked).update(vars(MaskedValues()))
+    told = b"".join(secret_frames(MARK, b"static-value-of-the-vault"))
+    for stream in (1, 2):
+        reading.read(stream, begin_frame(MARK, 1, 1) + told + b"%d\n" % stream + end_frame(MARK))
+    reading.logs.began(WORKER + 1, SECRET)
+    for number in range(150):  # another worker leases a value for each of its runs
+        leased = b"leased for run %d" % number
+        run = begin_frame(MARK, number, 1) + b"".join(secret_frames(MARK, leased)) + leased + end_frame(MARK)
+        assert [reading.logs.written(WORKER + 1, stream, run) for stream in (1, 2)] == [b"***"] * 2
+    reading.run(777, b"is static-value-of-the-vault\n")
+    assert reading.text(777) == b"is ***\n"
 
 
 def test_what_is_written_between_runs_belongs_to_none_even_if_a_secret_may_begin_there(

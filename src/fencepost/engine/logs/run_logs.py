@@ -16,6 +16,7 @@ from fencepost.core.log_chunks import LogChunk
 from fencepost.core.masked_values import MASKED, StreamMask
 from fencepost.core.output_frames import Begin, Brief, End, Kept, Logged, OutputSplitter, Piece, mark_of
 from fencepost.core.runtime import Runtime
+from fencepost.core.told_values import ToldValues
 from fencepost.engine.logs.attempt_log import CHUNK_BYTES, RECORDS, AttemptLog
 from fencepost.engine.logs.brief_logs import BriefLog, BriefLogs, Key
 
@@ -39,6 +40,11 @@ class WorkerStreams:
         self.briefs: dict[Key, BriefLog] = {}  # others, which have ended in one pipe
         self.masks = {1: StreamMask(MASKED), 2: StreamMask(MASKED)}
         self.kept = {1: b"", 2: b""}  # parts of the value of a secret
+        self.told = {1: ToldValues(), 2: ToldValues()}
+
+    def learn(self, stream: int, value: str) -> None:
+        """Mask a value, at least until the worker would tell it again, and as long as it can write to its pipes."""
+        self.told[stream].add(value, MASKED.add(value))
 
 
 def _masked(streams: WorkerStreams, stream: int, pieces: list[Piece]) -> list[Piece]:
@@ -55,7 +61,7 @@ def _masked(streams: WorkerStreams, stream: int, pieces: list[Piece]) -> list[Pi
                 streams.kept[stream] += piece.text
                 if piece.is_last:
                     value, streams.kept[stream] = streams.kept[stream], b""
-                    MASKED.add(value.decode("utf-8", "surrogatepass"))
+                    streams.learn(stream, value.decode("utf-8", "surrogatepass"))
             case Logged():
                 passed.append(piece)
             case Brief() if MASKED:
