@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 
 import pytest
 
-from fencepost.core.output_frames import mark_of, secret_frames
+from fencepost.core.output_frames import Begin, End, Logged, OutputSplitter, Piece, mark_of, secret_frames
 from fencepost.threaded.worker_output import WorkerOutput
 
 _CLOSES = """
@@ -95,16 +96,88 @@ def test_no_mark_is_lost_in_a_full_pipe_that_does_not_block_any_more() -> None:
     subprocess.run([sys.executable, "-c", _DOES_NOT_BLOCK], check=True, capture_output=True)
 
 
-def test_value_that_is_used_again_is_told_again_in_time_and_not_each_time() -> None:
-    with ExitStack() as opened:
-        reads, writes = zip(*(os.pipe() for _ in range(2)), strict=True)
-        for each in (*reads, *writes):
+class Piped(WorkerOutput):
+    """The output of a worker, whose descriptors 1 and 2 stay those of the test."""
+
+    def __init__(self, opened: ExitStack) -> None:
+        pipes = [os.pipe() for _ in range(2)]
+        for each in (*pipes[0], *pipes[1]):
             opened.callback(os.close, each)
-        output = WorkerOutput(*writes, "5ec2e7")
-        for number in range(150):
-            output.keep("static")
-            output.keep(f"leased by run {number}")
-        static = next(secret_frames(mark_of("5ec2e7"), b"static"))
-        for each in reads:
-            told = os.read(each, 1 << 16)
-            assert (told.count(static), told.count(b"leased by run ")) == (2, 150)
+        self.reads = [reads for reads, _ in pipes]
+        super().__init__(*(writes for _, writes in pipes), "5ec2e7")
+        self._records = os.open(f"/proc/self/fd/{pipes[1][1]}", os.O_WRONLY | os.O_NONBLOCK)
+        opened.callback(os.close, self._records)
+        self.splitters = [OutputSplitter(mark_of("5ec2e7")) for _ in pipes]
+        for each in self.reads:
+            os.set_blocking(each, False)
+
+    def _flush(self) -> None: ...
+    def _reopen(self) -> None: ...
+
+    def read(self, stream: int) -> bytes:
+        read = b""
+        with suppress(BlockingIOError):
+            while chunk := os.read(self.reads[stream - 1], 1 << 20):
+                read += chunk
+        return read
+
+    def pieces(self) -> list[Piece]:
+        """Return what the supervisor reads from standard error."""
+        return self.splitters[1].split(self.read(2))
+
+    def fill(self, text: str) -> None:
+        """Log a record until there is no room for it."""
+        while not self._dropped:
+            self.log(text)
+
+
+@pytest.fixture
+def piped() -> Iterator[Piped]:
+    with ExitStack() as opened:
+        yield Piped(opened)
+
+
+def said(pieces: list[Piece]) -> str:
+    return b"".join(piece.text for piece in pieces if isinstance(piece, Logged)).decode()
+
+
+def test_value_that_is_used_again_is_told_again_in_time_and_not_each_time(piped: Piped) -> None:
+    for number in range(150):
+        piped.keep("static")
+        piped.keep(f"leased by run {number}")
+    static = next(secret_frames(mark_of("5ec2e7"), b"static"))
+    for told in map(piped.read, (1, 2)):
+        assert (told.count(static), told.count(b"leased by run ")) == (2, 150)
+
+
+@pytest.mark.parametrize("is_at_hand", [False, True])
+def test_records_that_were_dropped_are_told_of_in_the_log_of_their_own_run(piped: Piped, *, is_at_hand: bool) -> None:
+    piped.begin(1, 1)
+    piped.fill("x" * 3000)
+    piped.log("x" * 3000)
+    pieces = piped.pieces()  # the supervisor reads: there is room for the end
+    if not is_at_hand:
+        piped.end()
+    piped.begin(2, 1)
+    piped.log("of the second run")
+    piped.end()
+    pieces += piped.pieces()
+    ends = [at for at, piece in enumerate(pieces) if isinstance(piece, End | Begin)]
+    assert [pieces[at] for at in ends] == [Begin(1, 1), End(), Begin(2, 1), End()]
+    first, second = said(pieces[: ends[1]]), said(pieces[ends[1] :])
+    assert first.splitlines()[-2:] == [
+        "x" * 3000,
+        "... 2 log records were dropped here, because there were too many to keep",
+    ]
+    assert second == "of the second run\n"
+
+
+def test_what_a_thread_logs_in_vain_between_two_runs_is_told_in_none(piped: Piped) -> None:
+    piped.begin(1, 1)
+    piped.end()
+    piped.fill("x" * 3000)
+    piped.pieces()
+    piped.begin(2, 1)
+    piped.log("of the second run")
+    piped.end()
+    assert said(piped.pieces()) == "of the second run\n"

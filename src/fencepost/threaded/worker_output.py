@@ -3,7 +3,8 @@
 **Promises.** From `take_over` on, whatever this process or its children write to descriptors 1 and 2 goes to the
 supervisor, which passes it on to its own output. Frames between it say which run is at work
 (`fencepost.core.output_frames`). A job may close, replace or duplicate the descriptors 1 and 2: frames are written to
-descriptors of our own. A log record that the pipe has no room for is dropped, and the next one says how many were.
+descriptors of our own. A log record that the pipe has no room for is dropped, and the next one, or the end of the
+attempt, says how many were.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class WorkerOutput:
         frame = begin_frame(self._mark, run_id, attempt)
         if self._has_begun:
             self._flush()
+            self._tell_dropped()
             frame = self._end + frame
+        else:
+            self._dropped = 0  # what a thread logged between two runs belongs to none
         self._write_to_both(frame)
         if self._has_begun:
             self._reopen()
@@ -63,6 +67,7 @@ class WorkerOutput:
         """Mark that it has ended, if one had begun. What it left in Python's buffers still belongs to it."""
         if self._has_begun:
             self._flush()
+            self._tell_dropped()
             self._write_to_both(self._end)
             self._reopen()
             self._has_begun = False
@@ -98,6 +103,13 @@ class WorkerOutput:
         else:
             self._dropped = 0
 
+    def _tell_dropped(self) -> None:
+        """Say in the log of the attempt how many of its last records were dropped. Waits for room, as its end does."""
+        if self._dropped:
+            notice, self._dropped = _DROPPED % self._dropped, 0
+            for frame in log_frames(self._mark, notice):
+                self._write(self._errors, frame)
+
     def keep(self, value: str) -> None:
         """Let the supervisor mask a value in all that is written from now on, to either pipe."""
         if self._told.is_recent(value):
@@ -107,13 +119,16 @@ class WorkerOutput:
         self._told.add(value)
 
     def _write_to_both(self, frame: bytes) -> None:
-        for descriptor in (self._output, self._errors):
-            try:
-                os.write(descriptor, frame)
-            except BlockingIOError:
-                _write_when_there_is_room(descriptor, frame)
-            except OSError:
-                pass
+        self._write(self._output, frame)
+        self._write(self._errors, frame)
+
+    def _write(self, descriptor: int, frame: bytes) -> None:
+        try:
+            os.write(descriptor, frame)
+        except BlockingIOError:
+            _write_when_there_is_room(descriptor, frame)
+        except OSError:
+            pass
 
 
 def _write_when_there_is_room(descriptor: int, frame: bytes) -> None:
