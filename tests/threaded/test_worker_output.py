@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,31 @@ assert all(os.read(each, 1000).endswith(b" of run 2") for each in reads)
 @pytest.mark.parametrize("what", ["end()", "begin(2, 1)"], ids=["none-is-at-hand", "one-is-at-hand"])
 def test_streams_that_a_job_closed_are_open_for_the_next_run(what: str) -> None:
     subprocess.run([sys.executable, "-c", _CLOSES.replace("NEXT", what)], check=True, capture_output=True)
+
+
+_REDIRECTS = """
+import os, sys
+from fencepost.threaded.worker_output import WorkerOutput
+reads, writes = zip(os.pipe(), os.pipe())
+output = WorkerOutput(*writes, "secret")
+output.take_over()
+output.begin(1, 1)
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.dup2(file, 1)
+os.dup2(1, 2)
+os.write(1, b"out of run 1")
+output.NEXT
+os.write(1, b"out of run 2")
+os.write(2, b"err of run 2")
+assert os.pread(file, 1000, 0) == b"out of run 1"
+assert all(os.read(each, 1000).endswith(b" of run 2") for each in reads)
+"""
+
+
+@pytest.mark.parametrize("what", ["end()", "begin(2, 1)"], ids=["none-is-at-hand", "one-is-at-hand"])
+def test_streams_that_a_job_redirected_are_those_of_the_next_run_again(what: str, tmp_path: Path) -> None:
+    code = _REDIRECTS.replace("NEXT", what)
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "file")], check=True, capture_output=True)
 
 
 _FOLLOWS = """

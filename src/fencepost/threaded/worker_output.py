@@ -80,13 +80,15 @@ class WorkerOutput:
                 pass
 
     def _reopen(self) -> None:
-        """Open what the job has closed: else a file or connection of a later run gets the number, and its prints."""
-        for descriptor, number in ((self._output, 1), (self._errors, 2)):
-            try:
-                os.get_inheritable(number)  # the cheapest way to ask whether it is open
-            except OSError:
-                with suppress(OSError):
-                    os.dup2(descriptor, number)
+        """Undo what the job did to the descriptors: closed or redirected, they would take the prints of later runs.
+
+        Closed, they would be the number of a file or connection of a later run. To do it costs less than to ask.
+        """
+        try:
+            os.dup2(self._output, 1)
+            os.dup2(self._errors, 2)
+        except OSError:  # a job has closed ours
+            pass
 
     def log(self, text: str) -> None:
         """Write a log record, as one or more lines, unless the pipe is full. Never waits."""
