@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
 import subprocess
 import sys
+import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -193,7 +197,7 @@ def test_records_that_were_dropped_are_told_of_in_the_log_of_their_own_run(piped
     first, second = said(pieces[: ends[1]]), said(pieces[ends[1] :])
     assert first.splitlines()[-2:] == [
         "x" * 3000,
-        "... 2 log records were dropped here, because there were too many to keep",
+        "... 2 log records were dropped or cut off here, because there were too many to keep",
     ]
     assert second == "of the second run\n"
 
@@ -207,3 +211,60 @@ def test_what_a_thread_logs_in_vain_between_two_runs_is_told_in_none(piped: Pipe
     piped.log("of the second run")
     piped.end()
     assert said(piped.pieces()) == "of the second run\n"
+
+
+def test_long_records_of_two_threads_do_not_run_into_each_other(piped: Piped, monkeypatch: pytest.MonkeyPatch) -> None:
+    piped.begin(1, 1)
+    other, write, frames = threading.Thread(target=lambda: piped.log("b" * 20_000)), os.write, itertools.count(1)
+
+    def write_slowly(descriptor: int, frame: bytes) -> int:
+        if next(frames) == 3:
+            other.start()
+            other.join(0.2)  # it has to wait
+        return write(descriptor, frame)
+
+    monkeypatch.setattr(os, "write", write_slowly)
+    piped.log("a" * 20_000)
+    other.join()
+    piped.end()
+    assert said(piped.pieces()).splitlines() == ["a" * 20_000, "b" * 20_000]
+
+
+def test_record_that_is_cut_off_ends_with_its_line_and_is_counted(piped: Piped) -> None:
+    piped.begin(1, 1)
+    while not piped._was_cut:
+        piped.log("x" * 20_000)
+    for text in ("dropped whole " * 300, "this, too " * 500):
+        piped.log(text)
+    pieces = piped.pieces()
+    piped.log("the next")
+    piped.end()
+    *whole, cut, notice, after = said(pieces + piped.pieces()).splitlines()
+    assert set(whole) == {"x" * 20_000}
+    assert (set(cut), len(cut) < 20_000, after) == ({"x"}, True, "the next")
+    assert notice == "... 3 log records were dropped or cut off here, because there were too many to keep"
+
+
+def test_child_that_is_forked_in_the_middle_of_a_record_can_log(piped: Piped) -> None:
+    """As a thread of the job is at it; the record of the child is its own, and the parent goes on."""
+    is_locked, goes_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with piped._lock:
+            is_locked.set()
+            goes_on.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    is_locked.wait()
+    with warnings.catch_warnings(action="ignore"):  # of a fork beside threads, which is the point
+        child = os.fork()
+    if not child:
+        signal.alarm(20)
+        piped.log("by the child")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    goes_on.set()
+    thread.join()
+    piped.log("by the parent")
+    assert said(piped.pieces()) == "by the child\nby the parent\n"
