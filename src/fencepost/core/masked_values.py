@@ -29,7 +29,7 @@ SHORTEST = 4
 LONGEST = 8_000
 _SHORTEST_LINE = 8
 _MOST = 2_000  # values: more than a process ever has, unless they are made anew for each run
-_AT_ONCE = 500  # are forgotten: to go through the others takes some 20 ms
+_AT_ONCE = 500  # are forgotten: to go through the others takes some 10 ms
 MASK = "***"
 
 

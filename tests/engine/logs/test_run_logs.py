@@ -192,6 +192,50 @@ def test_brief_logs_leave_room_to_runs_that_write_more(
     assert len(reading.logs.take(10_000)) == min(100, most_chunks - 40)  # all of them brief
 
 
+def test_runs_under_way_are_written_beside_very_many_that_end(reading: Reading) -> None:
+    """Each of these writes a little more than is brief, and all of them more than there is room for."""
+    reading.logs.began(WORKER + 1, SECRET)
+    for stream in (1, 2):
+        reading.read(stream, begin_frame(MARK, 1, 1))
+    for second in range(3):
+        reading.read(1, b"in second %d\n" % second)
+        for number in range(100):
+            for stream, text in ((1, b"x" * 599 + b"\n"), (2, b"")):
+                run = framed(100 * second + number + 10, text)
+                reading.logs.written(WORKER + 1, stream, run)
+        chunks = reading.logs.take(20_000)
+        assert 20_000 <= sum(chunk.size for chunk in chunks) < 21_000
+        assert [zlib.decompress(chunk.text) for chunk in chunks if chunk.run_id == 1] == [b"in second %d\n" % second]
+        reading.logs.taken(chunks)
+
+
+def test_floods_of_runs_under_way_leave_room_to_those_that_have_ended(reading: Reading) -> None:
+    for worker in range(2, 5):
+        reading.logs.began(worker, SECRET)
+        for stream in (1, 2):
+            reading.logs.written(worker, stream, begin_frame(MARK, worker, 1))
+        reading.logs.written(worker, 1, (b"x" * 99 + b"\n") * 3000)
+    reading.run(1, b"y" * 999 + b"\n")
+    assert {chunk.run_id for chunk in reading.logs.take(500_000)} == {1, 2, 3}
+
+
+def test_runs_under_way_take_turns_and_leave_room_to_those_that_have_ended(reading: Reading) -> None:
+    for worker in range(2, 12):
+        reading.logs.began(worker, SECRET)
+        for stream in (1, 2):
+            reading.logs.written(worker, stream, begin_frame(MARK, worker, 1))
+    reading.run(1, b"x" * 999 + b"\n")
+    written = list[set[int]]()
+    for _ in range(5):
+        for worker in range(2, 12):
+            reading.logs.written(worker, 1, b"x" * 999 + b"\n")
+        chunks = reading.logs.take(5000)
+        written.append({chunk.run_id for chunk in chunks})
+        reading.logs.taken(chunks)
+    assert 1 in written[0]
+    assert set.union(*written) == set(range(1, 12))
+
+
 def test_what_waits_of_brief_logs_is_bounded_and_what_is_dropped_is_counted(
     reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:

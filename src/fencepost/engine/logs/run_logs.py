@@ -236,28 +236,37 @@ class RunLogs:
     # -- to the ledger -----------------------------------------------------------------------------------------------
 
     def take(self, most_bytes: int) -> list[LogChunk]:
-        """Return what is to be written: of attempts that have ended first, and about `most_bytes` in all.
+        """Return what is to be written, about `most_bytes` in all. It is returned again until `taken` was called.
 
-        Brief logs come first, but leave half of the room to the others, if those need it: else a node with very many
-        brief runs would never write what a long one says. It is returned again until `taken` was called.
+        Nothing keeps the rest waiting: brief logs come first, but leave half of the room to the others, and of that
+        attempts under way leave half to those that have ended. Attempts under way take turns.
         """
         with self._lock:
-            logs = [*self._ended.values(), *self._attempts.values()]
+            under_way, ended = list(self._attempts.values()), list(self._ended.values())
             of_others = min(self.waiting - self._briefs.size, most_bytes // 2)
-            most_briefs = max(_MOST_CHUNKS - _OF_ONE_ATTEMPT * len(logs), _MOST_CHUNKS // 2)
+            of_ended = sum([log.waiting for log in ended])
+            most_briefs = max(_MOST_CHUNKS - _OF_ONE_ATTEMPT * (len(under_way) + len(ended)), _MOST_CHUNKS // 2)
             self._briefs.take(most_bytes - of_others, most_briefs)
         chunks = list(self._briefs.chunks())
-        most_bytes = max(most_bytes - sum([chunk.size for chunk in chunks]), of_others)
+        left = max(most_bytes - sum([chunk.size for chunk in chunks]), of_others)
+        of_ended = min(of_ended, left // 2)  # at least, however much one attempt under way had at once
+        used = self._take_from(under_way, left - of_ended, chunks)
+        self._take_from(ended, max(left - used, of_ended), chunks)
+        return chunks
+
+    def _take_from(self, logs: list[AttemptLog], most_bytes: int, chunks: list[LogChunk]) -> int:
+        """Add what these logs have, as long as there is room; return how many bytes that is."""
+        used = 0
         for log in logs:
-            if most_bytes <= 0 or len(chunks) + _OF_ONE_ATTEMPT > _MOST_CHUNKS:
+            if used >= most_bytes or len(chunks) + _OF_ONE_ATTEMPT > _MOST_CHUNKS:
                 break
             if not log.unsent:
                 with self._lock:
                     blocks = log.take()
                 log.unsent = log.chunks(blocks)  # without the lock: to mask and compress takes a while
             chunks += log.unsent
-            most_bytes -= sum(chunk.size for chunk in log.unsent)
-        return chunks
+            used += sum([chunk.size for chunk in log.unsent])
+        return used
 
     @property
     def has_begun(self) -> bool:
@@ -275,6 +284,8 @@ class RunLogs:
                     removals.append((*key, *removed))
                 if log is not None and log.is_over and not log.pending:
                     del self._ended[key]
+                elif key in self._attempts:  # it was its turn
+                    self._attempts[key] = self._attempts.pop(key)
             logs = self._ended, self._attempts
             self.waiting = self._briefs.size + sum(log.waiting for each in logs for log in each.values())
             self.waiting_since = self._monotonic() if self.waiting else _NOTHING
