@@ -242,25 +242,50 @@ def test_what_waits_of_brief_logs_is_bounded_and_what_is_dropped_is_counted(
     monkeypatch.setattr(run_logs, "_MOST_WAITING", 10_000)
     for run_id in range(1, 1001):
         reading.run(run_id, b"x" * 99 + b"\n")
-        assert reading.logs.waiting <= 10_100
+        assert reading.logs.waiting - len(reading.logs._given_up) <= 10_000
     kept = [reading.text(run_id).count(b"\n") for run_id in range(1, 1001)]
     missing = [sum(each[1] for each in with_missing(reading.chunks(run_id), Position())) for run_id in range(1, 1001)]
     assert [*map(sum, zip(kept, missing, strict=True))] == [1] * 1000
     assert 0 < reading.logs.dropped == sum(missing) < 1000
-    assert kept[-1]
+    assert kept == sorted(kept)  # the first were given up
+    assert sum(kept) > 90
 
 
-def test_no_more_attempts_wait_than_a_node_has_room_for_however_little_they_wrote(
+@pytest.mark.parametrize(("most", "text"), [("_MOST_BRIEF", b"x\n"), ("_MOST_ENDED", b"x" * 600 + b"\n")])
+def test_no_more_logs_wait_than_a_node_has_room_for_and_no_more_than_needed_are_given_up(
+    monkeypatch: pytest.MonkeyPatch, most: str, text: bytes
+) -> None:
+    monkeypatch.setattr(run_logs, most, 100)
+    monkeypatch.setattr(run_logs, "_MOST_GIVEN_UP", 200)
+    reading = Reading()
+    for run_id in range(1, 1001):
+        reading.run(run_id, text)
+        assert len(reading.logs._briefs) + len(reading.logs._ended) <= 100
+        assert len(reading.logs._given_up) <= 200
+    logs = [(reading.text(run_id), reading.chunks(run_id)) for run_id in range(1, 1001)]
+    kept = sum(bool(written) for written, _ in logs)
+    assert 94 <= kept <= 100
+    given_up, marked, latest = logs[: 800 - kept], logs[800 - kept : 1000 - kept], logs[1000 - kept :]
+    assert given_up == [(b"", [])] * len(given_up)
+    assert [sum(each[1] for each in with_missing(chunks, Position())) for _, chunks in marked] == [1] * 200
+    assert [written for written, _ in latest] == [text] * kept
+    assert reading.logs.dropped == 1000 - kept
+    assert reading.logs.waiting == 0
+
+
+def test_what_runs_under_way_wrote_does_not_cost_others_their_logs(
     reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_logs, "_MOST_BRIEF", 100)
-    monkeypatch.setattr(run_logs, "_MOST_ENDED", 200)
-    for run_id in range(1, 2001):
-        reading.run(run_id, b"x\n")
-        assert reading.logs.waiting <= 300 * len(b"x\n")
-    kept = sum(reading.text(run_id).count(b"\n") for run_id in range(1, 2001))
-    assert kept > 100
-    assert kept + reading.logs.dropped == 2000
+    monkeypatch.setattr(run_logs, "_MOST_WAITING", 10_000)
+    for stream in (1, 2):
+        reading.read(stream, begin_frame(MARK, 1, 1))
+    reading.read(1, b"x" * 99 + b"\n" + b"y\n" * 10_000)
+    reading.logs.began(WORKER + 1, SECRET)
+    for stream, text, longer in ((1, b"a line\n", b"z" * 600), (2, b"", b"")):
+        reading.logs.written(WORKER + 1, stream, framed(2, text) + framed(3, longer))
+    assert reading.text(2) == b"a line\n"
+    assert reading.text(3) == b"z" * 600 + b"\n"
+    assert reading.logs.dropped == 0
 
 
 def test_a_job_that_writes_frames_of_its_own_fills_no_memory(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,11 +19,14 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.told_values import ToldValues
 from fencepost.engine.logs.attempt_log import CHUNK_BYTES, RECORDS, AttemptLog
 from fencepost.engine.logs.brief_logs import BriefLog, BriefLogs, Key
+from fencepost.engine.logs.given_up_logs import GivenUpLogs, given_up_brief
 
 _MOST_WAITING = 4 << 20  # bytes of attempts that have ended
 _MOST_ENDED = 20_000  # attempts
 _MOST_BRIEF = 50_000  # attempts that wrote little: more than a node executes in two seconds
 _MOST_CHUNKS = 20_000  # in one statement: as many short runs as a node executes in a second
+_MOST_GIVEN_UP = 20_000  # attempts
+_GIVEN_UP_AT_ONCE = 5_000
 _OF_ONE_ATTEMPT = 40  # more chunks than one attempt has at once
 _NOTHING = float("inf")
 
@@ -95,7 +98,9 @@ class RunLogs:
         self._local: set[Key] = set()  # attempts that execute in this process
         self._attempts: dict[Key, AttemptLog] = {}
         self._ended: dict[Key, AttemptLog] = {}  # in the order in which they ended
+        self._ended_size = 0  # bytes of these that wait
         self._briefs = BriefLogs()  # others that have ended
+        self._given_up = GivenUpLogs(_MOST_GIVEN_UP)  # what remains of others that have ended
         self._has_news = False
         self.waiting = 0  # bytes that wait to be written
         self.waiting_since = _NOTHING  # on the monotonic clock
@@ -246,8 +251,9 @@ class RunLogs:
             of_others = min(self.waiting - self._briefs.size, most_bytes // 2)
             of_ended = sum([log.waiting for log in ended])
             most_briefs = max(_MOST_CHUNKS - _OF_ONE_ATTEMPT * (len(under_way) + len(ended)), _MOST_CHUNKS // 2)
-            self._briefs.take(most_bytes - of_others, most_briefs)
-        chunks = list(self._briefs.chunks())
+            given_up = self._given_up.take(min(_GIVEN_UP_AT_ONCE, _MOST_CHUNKS // 4) if most_bytes > 0 else 0)
+            self._briefs.take(most_bytes - of_others, most_briefs - len(given_up))
+        chunks = [*given_up, *self._briefs.chunks()]
         left = max(most_bytes - sum([chunk.size for chunk in chunks]), of_others)
         of_ended = min(of_ended, left // 2)  # at least, however much one attempt under way had at once
         used = self._take_from(under_way, left - of_ended, chunks)
@@ -277,7 +283,7 @@ class RunLogs:
         """Note that the ledger has these; return which older ones to remove: run, attempt, first and last number."""
         removals = []
         with self._lock:
-            others = chunks[self._briefs.sent() :]
+            others = chunks[self._given_up.sent() + self._briefs.sent() :]
             for key in dict.fromkeys((chunk.run_id, chunk.attempt) for chunk in others):
                 log = self._ended.get(key) or self._attempts.get(key)
                 if log is not None and (removed := log.sent()) is not None:
@@ -286,8 +292,9 @@ class RunLogs:
                     del self._ended[key]
                 elif key in self._attempts:  # it was its turn
                     self._attempts[key] = self._attempts.pop(key)
-            logs = self._ended, self._attempts
-            self.waiting = self._briefs.size + sum(log.waiting for each in logs for log in each.values())
+            self._ended_size = sum([log.waiting for log in self._ended.values()])
+            of_attempts = self._ended_size + sum([log.waiting for log in self._attempts.values()])
+            self.waiting = of_attempts + self._briefs.size + len(self._given_up)
             self.waiting_since = self._monotonic() if self.waiting else _NOTHING
         return removals
 
@@ -310,6 +317,7 @@ class RunLogs:
         self._count(log.pending - before)
         if log.pending or log.is_taken:
             self._ended[key] = log
+            self._ended_size += log.waiting
             self._make_room()
 
     def _count(self, more: int) -> None:
@@ -322,28 +330,49 @@ class RunLogs:
             self._has_news = True
 
     def _make_room(self) -> None:
-        """Drop what waits of the attempts that ended first, if there is too much."""
-        are_few = len(self._ended) <= _MOST_ENDED and len(self._briefs) <= _MOST_BRIEF
-        if self.waiting <= _MOST_WAITING and are_few:
-            return
-        for key, brief in self._briefs.remove_all():
-            self.waiting -= len(brief.text)
-            self._add(key, brief.stream, brief.text)
-            self._end(key)
-        for key, log in list(self._ended.items()):
-            if self.waiting <= _MOST_WAITING // 2 and len(self._ended) <= _MOST_ENDED // 2:
-                return
-            if log.is_taken:  # the ledger is being asked to take it
-                continue
-            self.waiting -= log.waiting
-            if not log.is_given_up:
-                self.dropped += log.give_up(self._wall_us())
-            if len(self._ended) > _MOST_ENDED // 2:
-                del self._ended[key]
-            else:
-                self.waiting += log.waiting
+        """Give up what waits of the attempts that ended first, if there is too much."""
+        size = self._briefs.size + self._ended_size
+        over = _beyond(size, _MOST_WAITING)
+        of_briefs = over if self._briefs.size > size // 2 else 0
+        if of_briefs or len(self._briefs) > _MOST_BRIEF:
+            over -= self._give_up_briefs(of_briefs, _beyond(len(self._briefs), _MOST_BRIEF))
+        if over > 0 or len(self._ended) > _MOST_ENDED:
+            self._give_up_ended(over, _beyond(len(self._ended), _MOST_ENDED))
+
+    def _give_up_briefs(self, least_bytes: int, least: int) -> int:
+        before = self._briefs.size
+        for (run_id, attempt), log in self._briefs.give_up(least_bytes, least):
+            lines = log.text.count(b"\n") + (not log.text.endswith(b"\n"))
+            self._give_up(given_up_brief(run_id, attempt, log.at_us, lines), lines)
+        self.waiting -= before - self._briefs.size
+        return before - self._briefs.size
+
+    def _give_up_ended(self, least_bytes: int, least: int) -> None:
+        gone, size = list[Key](), 0
+        for key, log in self._ended.items():
+            if size >= least_bytes and len(gone) >= least:
+                break
+            if not log.is_taken:  # else the ledger is being asked to take it
+                gone.append(key)
+                size += log.waiting
+        for log in map(self._ended.pop, gone):
+            lines = log.give_up(self._wall_us())
+            self._give_up(log.unsent[0], lines)
+        self._ended_size -= size
+        self.waiting -= size
+
+    def _give_up(self, chunk: LogChunk, lines: int) -> None:
+        self.dropped += lines
+        self.waiting -= len(self._given_up)
+        self._given_up.add(chunk)
+        self.waiting += len(self._given_up)
 
     def _tell(self) -> None:
         if self._has_news:
             self._has_news = False
             self.on_waiting()
+
+
+def _beyond(size: int, most: int) -> int:
+    """Return how much to give up, if there is too much: a little more than that, so that it is rarely done."""
+    return size - most + most // 16 if size > most else 0
