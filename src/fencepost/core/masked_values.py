@@ -172,6 +172,13 @@ class StreamMask:
         text = self._held + piece
         return self._passed(text, *self._values.spans_and_end(text))
 
+    def waiting(self) -> bytes:
+        """Return what waits, as `rest` would, and let it wait: something may follow elsewhere."""
+        before = self._held, self._covered
+        rest = self.rest()
+        self._held, self._covered = before
+        return rest
+
     def rest(self) -> bytes:
         """Return what waits: nothing will follow."""
         return self._passed(self._held, self._values.spans_of_bytes(self._held), len(self._held)) if self._held else b""

@@ -144,6 +144,40 @@ def test_a_value_is_masked_as_long_as_its_worker_may_write_it(
     assert reading.text(777) == b"is ***\n"
 
 
+def test_value_that_is_written_in_pieces_around_the_end_of_a_worker_is_masked(
+    reading: Reading, masked: MaskedValues
+) -> None:
+    for stream in (1, 2):
+        reading.read(stream, begin_frame(MARK, 7, 1) + b"".join(secret_frames(MARK, b"looked-up-value")))
+    reading.read(1, b"the first half is looked-")
+    passed = reading.logs.ended(WORKER)
+    reading.read(1, b"up-value\nleft behind: looked")
+    reading.read(1, b"-up-value\nlook")
+    assert (passed, reading.logs.closed(WORKER)) == ({1: b"", 2: b""}, {1: b"look", 2: b""})
+    assert reading.passed_on == b"the first half is ***\nleft behind: ***\n"
+    assert reading.text(7) == b"the first half is looked-\n"
+    assert reading.logs._sources == {}
+
+
+def test_what_waits_at_the_end_of_a_worker_is_in_its_log_and_is_passed_on(
+    reading: Reading, masked: MaskedValues
+) -> None:
+    masked.add("looked-up-value")
+    for stream in (1, 2):
+        reading.read(stream, begin_frame(MARK, 7, 1) + b"half a look" + MARK[:3])
+    ended, closed = reading.logs.ended(WORKER), reading.logs.closed(WORKER)
+    assert reading.passed_on == b"half a " * 2
+    assert [ended[stream] + closed[stream] for stream in (1, 2)] == [b"look" + MARK[:3]] * 2
+    assert reading.text(7).count(b"half a look") == 2
+
+
+def test_frames_of_what_a_worker_left_behind_are_neither_kept_nor_passed_on(reading: Reading) -> None:
+    reading.logs.ended(WORKER)
+    reading.read(1, begin_frame(MARK, 7, 1) + b"left behind\n")
+    reading.read(2, b"".join(log_frames(MARK, b"a record\n")))
+    assert (reading.passed_on, reading.logs.waiting, reading.logs.has_begun) == (b"left behind\n", 0, False)
+
+
 def test_what_is_written_between_runs_belongs_to_none_even_if_a_secret_may_begin_there(
     reading: Reading, masked: MaskedValues
 ) -> None:

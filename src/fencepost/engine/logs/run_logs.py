@@ -44,6 +44,7 @@ class WorkerStreams:
         self.masks = {1: StreamMask(MASKED), 2: StreamMask(MASKED)}
         self.kept = {1: b"", 2: b""}  # parts of the value of a secret
         self.told = {1: ToldValues(), 2: ToldValues()}
+        self.is_over = False  # the worker has ended; what processes that it left behind write belongs to no run
 
     def learn(self, stream: int, value: str) -> None:
         """Mask a value, at least until the worker would tell it again, and as long as it can write to its pipes."""
@@ -117,28 +118,43 @@ class RunLogs:
     def written(self, source: int, stream: int, chunk: bytes) -> bytes:
         """Take in what a worker wrote; return it without what was only meant for us, and without values of secrets."""
         streams = self._sources.get(source)
-        if streams is None:  # the worker has ended, and left another process behind
+        if streams is None:
             return MASKED.masked_bytes(chunk)
         pieces = _masked(streams, stream, streams.splitters[stream].split(chunk))
-        with self._lock:
-            for piece in pieces:
-                self._take_in(streams, stream, piece)
-        self._tell()
+        if not streams.is_over:
+            with self._lock:
+                for piece in pieces:
+                    self._take_in(streams, stream, piece)
+            self._tell()
         return b"".join([_passed_on(piece) for piece in pieces])
 
-    def ended(self, source: int) -> None:
-        """The worker has ended: what it had begun is over."""
+    def ended(self, source: int) -> dict[int, bytes]:
+        """The worker has ended: what it had begun is over. What may be the beginning of a value still waits."""
+        streams = self._sources.get(source)
+        if streams is None or streams.is_over:
+            return {}
+        passed = {stream: streams.masks[stream].masked(each.rest()) for stream, each in streams.splitters.items()}
         with self._lock:
-            streams = self._sources.pop(source, None)
-            if streams is not None:
-                for stream, splitter in streams.splitters.items():
-                    mask = streams.masks[stream]
-                    if rest := mask.masked(splitter.rest()) + mask.rest():
-                        self._take_in(streams, stream, rest)
-                for key in streams.opened:
-                    self._end(key)
-                self._end_briefs(streams.briefs)
+            streams.is_over = True
+            for stream, text in passed.items():
+                if rest := text + streams.masks[stream].waiting():
+                    self._take_in(streams, stream, rest)
+            for key in streams.opened:
+                self._end(key)
+            self._end_briefs(streams.briefs)
+            streams.opened, streams.briefs = {}, {}
         self._tell()
+        return passed
+
+    def closed(self, source: int) -> dict[int, bytes]:
+        """Nothing more comes from the pipes of a worker that has ended."""
+        streams = self._sources.pop(source, None)
+        if streams is None:
+            return {}
+        return {
+            stream: mask.masked(streams.splitters[stream].rest()) + mask.rest()
+            for stream, mask in streams.masks.items()
+        }
 
     def _take_in(self, streams: WorkerStreams, stream: int, piece: Piece) -> None:
         match piece:
