@@ -12,7 +12,7 @@ is found when the last of them is done, and `has` it.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Iterator
 
 Span = tuple[int, int]
@@ -37,7 +37,7 @@ class KnownForms:
         for form in forms:
             word = form[:_WORD]
             beginning = self._beginning.setdefault(word, [])
-            if form not in beginning[bisect_left(beginning, form) :][:1]:
+            if form not in self._forms:
                 insort(beginning, form)
             self._sizes.setdefault(word, set()).add(len(form))
             self._starts.update((form[:1], form[:2], form[:3]))
@@ -94,8 +94,8 @@ class KnownForms:
         if max(self._sizes[word]) <= len(text) - place:
             return False
         rest, beginning = text[place:], self._beginning[word]
-        first = bisect_left(beginning, rest)
-        return any(form.startswith(rest) and form != rest for form in beginning[first : first + 2])
+        first = bisect_right(beginning, rest)
+        return any(form.startswith(rest) for form in beginning[first : first + 1])
 
 
 def join(spans: list[Span], start: int, end: int) -> None:
