@@ -14,10 +14,12 @@ from sqlalchemy import create_engine, select, text
 
 from fencepost import App, Run, Secret, every
 from fencepost.bulk import keyset
+from fencepost.core import masked_values
 from fencepost.core.masked_values import MASKED, MaskedValues
 from fencepost.core.parameters import Signature
 from fencepost.core.secrets import scrub
-from fencepost.engine.resolving import known_secret, resolved
+from fencepost.engine.known_secrets import known_secret
+from fencepost.engine.resolving import resolved
 from fencepost.errors import InvalidParameters, InvalidPolicy, NoSuchSecret, SecretUnavailable
 from fencepost.ledger.ledger import Ledger
 from fencepost.testing import until
@@ -196,6 +198,32 @@ def test_what_goes_wrong_is_said_without_what_was_found() -> None:
     for value in (None, b"bytes-of-it", "abc", "", "x" * 8001):
         with pytest.raises(SecretUnavailable):
             looked_up(lambda _, value=value: value)
+
+
+def test_value_is_masked_until_its_run_has_ended_however_many_others_are_looked_up(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masked_values, "_MOST", 3)
+    monkeypatch.setattr(masked_values, "_AT_ONCE", 0)
+    vars(MASKED).update(vars(MaskedValues()))
+    app = App(url, ttl="10s", secrets={"live": VALUE}.__getitem__)
+
+    @app.job
+    def tells(key: Secret[str]) -> str:
+        value = key.reveal()
+        del key
+        for number in range(9):
+            MASKED.add(f"looked up by run {number}")
+        return value
+
+    try:
+        with app.running():
+            run_id = app.enqueue("tells", params={"key": "live"}).run_id
+            until(lambda: app.operations.run(run_id).state == "succeeded", 60, what="it has ended")
+        assert app.operations.run(run_id).result == "***"
+        assert MASKED.masked("looked up by run 1") == "looked up by run 1"
+    finally:
+        app.close()
 
 
 def takes_api_key(api_key: Secret[str]) -> None: ...

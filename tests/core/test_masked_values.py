@@ -8,7 +8,10 @@ import html
 import itertools
 import json
 import pickle
+import random
+import sys
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,10 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.core import masked_values
+from fencepost.core.known_forms import KnownForms
 from fencepost.core.masked_values import MaskedValues, StreamMask
 from fencepost.core.output_frames import Kept, OutputSplitter, mark_of, secret_frames
 from fencepost.core.parameters import Signature
 from fencepost.core.secret import Secret
+from fencepost.core.told_values import ToldValues
 from fencepost.errors import InvalidJob, InvalidParameters, SecretUnavailable
 
 VALUE = "s3c\"ret' é/+%\\"
@@ -82,13 +87,16 @@ def as_far_as_any_reaches(values: list[str], text: str) -> str:
     | st.lists(st.sampled_from(["abcabcabd", "secret-one", "secret-one-b", "one-two-"]), min_size=1, unique=True),
     st.lists(st.sampled_from(["a", "b", "abc", "secret-", "one", "-", "two-", "x", "é", "\n"]), max_size=30),
     st.lists(st.integers(0, 100), max_size=12),
+    st.booleans(),
 )
 def test_all_that_any_value_covers_is_masked_in_texts_and_in_streams_however_they_are_cut(
-    values: list[str], words: list[str], cuts: list[int]
+    values: list[str], words: list[str], cuts: list[int], are_many: bool
 ) -> None:
     known_values = MaskedValues()
-    known_values._forms = {value: (value,) for value in values}
-    known_values._known = masked_values._Known.of(values)
+    others = [f"other {number} that is not there" for number in range(10, 10 + 90 * are_many)]
+    others += [f"{number} others, too" for number in range(10, 10 + 90 * are_many)]
+    known_values._values = {value: (value.encode(),) for value in [*values, *others]}
+    known_values._known = KnownForms(value.encode() for value in [*values, *others])
     text = "".join(words)
     expected = as_far_as_any_reaches(values, text)
     assert known_values.masked(text) == expected
@@ -115,19 +123,111 @@ def test_value_that_repeats_itself_does_not_make_a_stream_wait_for_its_end() -> 
     assert mask.masked(b"xy" * 1000) + mask.masked(b" xyx") + mask.rest() == b" xyx"
 
 
-def test_value_that_is_new_is_told_once_and_short_ones_are_none() -> None:
-    values, told = MaskedValues(), list[str]()
-    values.told = told.append
+def test_value_is_told_before_each_use_and_short_ones_are_none() -> None:
+    values, told = MaskedValues(), list[tuple[str, str]]()
+    values.told = lambda value: told.append((value, values.masked(value)))
     for each in ("first-value", "first-value", "abc", "second-value"):
         values.add(each)
-    assert told == ["first-value", "second-value"]
+    assert told == [("first-value", "first-value"), ("first-value", "***"), ("second-value", "second-value")]
     assert values.masked("abc first-value") == "abc ***"
+
+
+def steps(call: Callable[[], object]) -> int:
+    """Count the calls that Python makes."""
+    made = 0
+
+    def count(*_: Any) -> None:
+        nonlocal made
+        made += 1
+
+    sys.setprofile(count)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return made
+
+
+def test_each_value_is_added_and_each_line_searched_in_as_many_steps_however_many_are_known() -> None:
+    values, line = MaskedValues(), b"a line of output of eighty characters, as most are, or nearly so\n"
+    mask, counted = StreamMask(values), list[tuple[int, int]]()
+    for number in range(100):
+        added = steps(lambda number=number: values.add(f"{number:05}token"))
+        counted.append((added, steps(lambda: mask.masked(line))))
+    assert max(counted[20:]) < (400, 60)
+    assert counted[99] <= (counted[20][0] + 10, counted[20][1] + 10)
+    assert mask.masked(b"<00000token 00099token>\n") == b"<*** ***>\n"
+
+
+def test_very_many_different_values_in_one_piece_are_all_masked() -> None:
+    values = [f"{number:05}token" for number in range(500)]
+    assert known(*values).masked_bytes("é".join(values).encode()).decode() == "é".join(["***"] * 500)
+    assert known(*values).masked("é".join(values)) == "é".join(["***"] * 500)
 
 
 def test_memory_for_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masked_values, "_MOST", 3)
+    monkeypatch.setattr(masked_values, "_AT_ONCE", 0)
     values = known(*(f"value-{number}" for number in range(5)))
-    assert values.masked("value-1 value-2 value-4") == "value-1 *** ***"
+    assert values.masked("value-0 value-1 value-4") == "value-0 *** ***"
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only three values are kept that nobody holds."""
+    monkeypatch.setattr(masked_values, "_MOST", 3)
+    monkeypatch.setattr(masked_values, "_AT_ONCE", 0)
+
+
+def test_value_that_is_used_again_is_forgotten_later(few: None) -> None:
+    values = known("static-value", "value-1", "value-2", "static-value", "value-3", "value-4", "value-5")
+    assert values.masked("static-value value-1 value-2 value-3") == "*** value-1 value-2 ***"
+
+
+def test_value_that_somebody_holds_is_never_forgotten(few: None) -> None:
+    values = known("value-0")
+    held = [values.add("value-1"), values.add("value-1")]
+    for number in range(2, 9):
+        values.add(f"value-{number}")
+    assert values.masked("value-0 value-1 value-4 value-5") == "value-0 *** value-4 ***"
+    held.pop()
+    values.add("value-9")
+    assert values.masked("value-1") == "***"
+    held.pop()
+    values.add("value-a")
+    values.add("value-b")
+    assert values.masked("value-1 value-9") == "value-1 ***"
+
+
+@pytest.mark.parametrize("moment", range(3))
+def test_value_that_another_thread_uses_while_values_are_forgotten_stays(few: None, moment: int) -> None:
+    """It is used again before, while and after the others are gone through."""
+    values = known("value-1", "value-2", "value-3")
+    held, looked_up, moments = list[object](), values._held_values, itertools.count()
+
+    def look_up() -> set[str]:
+        found = looked_up()
+        if next(moments) == moment:
+            held.append(values.add("value-1"))
+        return found
+
+    values._held_values = look_up  # type: ignore[method-assign]
+    for number in range(4, 10):
+        values.add(f"value-{number}")
+    values._held_values = looked_up  # type: ignore[method-assign]
+    values.add("value-a")
+    assert values.masked("value-1 value-2 value-a") == "*** value-2 ***"
+
+
+def test_supervisor_keeps_whatever_a_worker_does_not_tell_it_again() -> None:
+    worker, supervisor, chance = ToldValues(), ToldValues(), random.Random(3)
+    for number in range(5000):
+        for value in (f"static-{chance.randrange(9)}", f"leased-{number}"):
+            if not worker.is_recent(value):
+                worker.add(value)
+                supervisor.add(value)
+            assert value in supervisor._values
+    assert len(supervisor._values) == 200
 
 
 @pytest.mark.parametrize("size", [10, 4096, 8000])

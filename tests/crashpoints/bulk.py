@@ -22,7 +22,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.rights import Scope
 from fencepost.core.verdicts import Skip
 from fencepost.engine.jobs import Jobs
-from fencepost.engine.resolving import SecretSource, known_secret
+from fencepost.engine.known_secrets import SecretSource, known_secret
 from fencepost.engine.run import Run, attempt_of, current_run
 from fencepost.errors import FencepostError
 from fencepost.ledger.ledger import Ledger

@@ -163,6 +163,35 @@ class TestWorker:
         assert served(line, job) == 0
         assert job.executed == []
 
+    def test_told_to_end_as_it_takes_a_claim_that_is_at_hand_it_does_not_begin_it(self) -> None:
+        class Late(Line):
+            def at_hand(self) -> bytes | None:
+                message = super().at_hand()
+                if len(self.answers) == 2:  # one claim is done: this is the next
+                    self.end()
+                return message
+
+        line, job = Late(wire.claim_message(1, MATE), wire.claim_message(2, MATE)), Job()
+        assert served(line, job) == 0
+        assert len(job.executed) == 1
+        assert line.read() == [["ready"], [1, "succeeded", 1]]
+        assert line.messages == deque()
+
+    def test_told_to_end_just_before_a_claim_begins_it_does_not_begin_it(self) -> None:
+        line, job = Line(wire.claim_message(1, MATE)), Job()
+
+        class Trust(SharedPageTrust):
+            def begin(self, serial: int, claim: Claim) -> None:
+                line.end()
+                super().begin(serial, claim)
+
+        line.messages.appendleft(wire.greeting_message(wire.Greeting("shop:app")))
+        worker = Worker(line, RUNTIME)
+        worker._trust = Trust(worker._page, RUNTIME.monotonic)
+        assert worker.run(lambda greeting, trust: job) == 0
+        assert job.executed == []
+        assert line.read()[1][:3] == ["interrupted", 1, "failed"]
+
     def test_told_to_end_while_it_executes_it_interrupts(self) -> None:
         line = Line(wire.claim_message(1, MATE), wire.claim_message(2, MATE))
         job = Job(lambda _: line.end())

@@ -25,8 +25,11 @@ class Failing:
         self.read += len(chunk)
         raise ValueError(source)
 
-    def ended(self, source: int) -> None:
+    def ended(self, source: int) -> dict[int, bytes]:
         self.ends += 1
+        raise ValueError(source)
+
+    def closed(self, source: int) -> dict[int, bytes]:
         raise ValueError(source)
 
 
@@ -43,6 +46,43 @@ def test_a_sink_that_fails_does_not_end_the_reading(capfd: pytest.CaptureFixture
         until(lambda ends=source: sink.ends == ends, 30, "its end is noted")
     reader.close()
     assert capfd.readouterr().out == "a line\n" * 2
+
+
+class Ending(Failing):
+    """A sink that keeps something back until the worker has ended, and until its pipes are closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+
+    def written(self, source: int, stream: int, chunk: bytes) -> bytes:
+        self.read += len(chunk)
+        return chunk
+
+    def ended(self, source: int) -> dict[int, bytes]:
+        self.told.append("ended")
+        return {1: b"of the worker\n"} if self.told == ["ended"] else {}
+
+    def closed(self, source: int) -> dict[int, bytes]:
+        self.told.append("closed")
+        return {1: b"of all\n", 2: b""}
+
+
+def test_what_a_sink_kept_back_is_passed_on_when_the_worker_has_ended_and_when_its_pipes_are_closed(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    sink = Ending()
+    reader, pipes = OutputReader(sink), OutputPipes()
+    reader.add(1, *pipes.exits)
+    os.write(pipes.entrances[0], b"a line\n")
+    reader.ended(1)  # and leaves a process behind
+    until(lambda: sink.told == ["ended"], 30, "its end is noted")
+    os.write(pipes.entrances[0], b"left behind\n")
+    for entrance in pipes.entrances:
+        os.close(entrance)
+    until(lambda: sink.told[-1] == "closed", 30, "its end is noted")
+    reader.close()
+    assert capfd.readouterr().out == "a line\nof the worker\nleft behind\nof all\n"
 
 
 MARK = mark_of("0a" * 12)

@@ -34,6 +34,36 @@ def test_output_that_another_process_made_non_blocking_loses_nothing() -> None:
         assert len(first + program.stdout.read()) == _MUCH
 
 
+_FULL = """
+import os, sys
+from fencepost.threaded import passing_on
+passing_on._MOST_BYTES = 200_000
+passing_on.pass_on(1, b"a" * 150_000 + b"\\n")  # waits: nobody reads
+while passing_on._STREAMS[1]._waiting:
+    pass
+passing_on.pass_on(1, b"b" * 150_000 + b"\\n")
+passing_on.pass_on(1, b"c" * 150_000 + b"\\n")  # there is no room for these
+passing_on.pass_on(1, b"d" * 30_000 + b"\\n")
+passing_on.pass_on(1, b"e" * 150_000 + b"\\n")
+os.write(2, b"full")
+passing_on.flush(60)
+"""
+
+
+def test_how_much_was_dropped_is_said_where_it_would_have_stood() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", _FULL], stdout=pipe, stderr=pipe) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        assert program.stderr.read(4) == b"full"
+        lines = program.stdout.read().decode().splitlines()
+    assert [line[:20] for line in lines] == [each * 20 for each in ("a", "b")] + [
+        "fencepost: 150001 by",
+        "d" * 20,
+        "fencepost: 150001 by",
+    ]
+
+
 def test_a_file_that_got_the_number_of_a_closed_stream_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "a database"
     closing = ["sh", "-c", 'exec "$@" >&-', "sh"]

@@ -20,8 +20,8 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.timings import SHUTDOWN_GRACE
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Jobs
+from fencepost.engine.known_secrets import SecretSource, known_secret
 from fencepost.engine.logs.run_logs import RunLogs
-from fencepost.engine.resolving import SecretSource, known_secret
 from fencepost.leases.exclusive_options import LockWishes
 from fencepost.leases.lock import Lock
 from fencepost.leases.locks import Locks

@@ -25,8 +25,9 @@ from fencepost.core.positions import unpacked
 from fencepost.core.schedule import Schedule
 from fencepost.core.verdicts import Fail
 from fencepost.engine.jobs import Job
+from fencepost.engine.known_secrets import SecretSource, known_secret
 from fencepost.engine.requesting import KnownJob, Request, requested
-from fencepost.engine.resolving import SecretSource, known_secret, resolved
+from fencepost.engine.resolving import resolved
 from fencepost.engine.run import Run, attempt_of
 from fencepost.errors import InvalidBulk, NoSuchRun
 from fencepost.ledger import history, requests

@@ -22,7 +22,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.schedule import Schedule
 from fencepost.core.words import OverWord, TypeWord
 from fencepost.engine.jobs import Job, Jobs
-from fencepost.engine.resolving import SecretSource
+from fencepost.engine.known_secrets import SecretSource
 from fencepost.errors import ConfigurationError, InvalidSetting
 
 if TYPE_CHECKING:

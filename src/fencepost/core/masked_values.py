@@ -1,7 +1,8 @@
 """The values of secrets that this process knows, and where they stand in texts.
 
-A value joins them before the job gets it, and stays until the process ends: what a run leaves behind may still be
-written. They are all masked in every text that `fencepost.core.secrets` masks, whichever run wrote it.
+A value joins them before the job gets it, and stays as long as it is held: by a run that uses it, or for a worker that
+told it (`fencepost.core.told_values`). Of the others those that were used last stay, `_MOST` of them: what a run leaves
+behind may still be written. All are masked in every text that `fencepost.core.secrets` masks, whichever run wrote it.
 
 **Promises.** A value is masked as it is, in JSON, as Python's ``repr`` writes it, percent-encoded, HTML-escaped, and in
 Base64. Of a value of several lines, each line is masked by itself, too. Values that overlap, or begin alike, are masked
@@ -9,7 +10,7 @@ as far as one of them reaches, with one mask. In a stream of bytes all this hold
 
 **Not promised.** A value in any other form: reversed, in parts, hashed, encrypted, encoded together with other text. A
 line of a longer value with fewer than eight characters. Values of fewer than `SHORTEST` characters are refused: they
-stand in too many other words.
+stand in too many other words. A value that nobody holds, when 2,000 others were used since.
 """
 
 from __future__ import annotations
@@ -17,71 +18,107 @@ from __future__ import annotations
 import base64
 import html
 import json
-import re
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, AnyStr, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, AnyStr
 from urllib.parse import quote, quote_plus
+from weakref import ref
+
+from fencepost.core.known_forms import KnownForms, Span, join
 
 SHORTEST = 4
 LONGEST = 8_000
 _SHORTEST_LINE = 8
 _MOST = 2_000  # values: more than a process ever has, unless they are made anew for each run
+_AT_ONCE = 500  # are forgotten: to go through the others takes some 10 ms
 MASK = "***"
 
 
+class HeldValue:
+    """A value that is not forgotten as long as this object exists."""
+
+    __slots__ = ("__weakref__", "value")
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+
 class MaskedValues:
-    """Values that are masked. `told` is called with each that is new, before it is used."""
+    """Values that are masked. `told` is called with each that a run is about to use."""
 
     def __init__(self) -> None:
-        self._forms: dict[str, tuple[str, ...]] = {}  # by value
-        self._known: _Known | None = None
+        self._values: dict[str, tuple[bytes, ...]] = {}  # with the forms of each; the one that was used last is last
+        self._known = KnownForms()  # replaced as a whole where some are forgotten: other threads are reading
+        self._held: set[ref[HeldValue]] = set()
+        self._forget_beyond = _MOST + _AT_ONCE
         self.told: Callable[[str], None] | None = None
 
-    def add(self, value: str) -> None:
-        """Mask a value from now on."""
-        if value in self._forms or len(value) < SHORTEST:
-            return
+    def add(self, value: str) -> HeldValue:
+        """Mask a value from now on, at least as long as somebody keeps what is returned."""
+        held = HeldValue(value)
+        if len(value) < SHORTEST:
+            return held
+        self._held.add(ref(held, self._held.discard))  # before it is looked for: see `_forget`
         if self.told is not None:
             self.told(value)
-        while len(self._forms) >= _MOST:
-            self._forms.pop(next(iter(self._forms)), None)
-        self._forms[value] = _forms_of(value)
-        values: list[str] = []
-        while value not in values or values != list(self._forms):  # another thread has added one meanwhile
-            values = list(self._forms)
-            self._known = _Known.of({form for each in values for form in self._forms.get(each, ())})
+        self._values[value] = forms = self._values.pop(value, ()) or _forms_of(value)
+        while not (known := self._known).has(forms):  # another thread may be replacing it
+            known.add(forms)
+        if len(self._values) > self._forget_beyond:
+            self._forget()
+        return held
+
+    def _forget(self) -> None:
+        """Forget those that were used longest ago, but none that is held. Other threads may add some meanwhile."""
+        held = self._held_values()
+        gone = {each: self._values.pop(each, ()) for each in [v for v in list(self._values) if v not in held][:-_MOST]}
+        for each in self._held_values() & gone.keys():
+            self._values.setdefault(each, gone[each])
+        self._known = KnownForms({form for forms in list(self._values.values()) for form in forms})
+        for forms in list(self._values.values()):
+            if not self._known.has(forms):
+                self._known.add(forms)
+        self._forget_beyond = len(self._values) + _AT_ONCE
+
+    def _held_values(self) -> set[str]:
+        return {held.value for each in list(self._held) if (held := each()) is not None}
 
     def __bool__(self) -> bool:
-        return self._known is not None
+        return bool(self._known)
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
+    def spans(self, text: str) -> list[Span]:
         """Return where values stand in a text, in order. Spans do not overlap."""
-        return [] if self._known is None else _spans(self._known.in_text, text)
+        if not self._known:
+            return []
+        coded = text.encode("utf-8", "surrogatepass")
+        spans = self.spans_of_bytes(coded)
+        return spans if len(coded) == len(text) else _in_characters(coded, spans)
 
-    def spans_of_bytes(self, text: bytes) -> list[tuple[int, int]]:
+    def spans_of_bytes(self, text: bytes) -> list[Span]:
         """Return where values stand in bytes, as `spans` does."""
-        return [] if self._known is None else _spans(self._known.in_bytes, text)
+        known = self._known
+        return known.spans(text, known.places(text))
+
+    def spans_and_end(self, text: bytes) -> tuple[list[Span], int]:
+        """Return the same, and where the end of the bytes may be the beginning of a value, or else their length."""
+        known = self._known
+        places = known.places(text)
+        return known.spans(text, places), known.begins_at(text, places)
 
     def masked(self, text: str) -> str:
         """Return a text without them."""
-        return text if self._known is None else _without(text, self.spans(text), MASK)
+        return _without(text, spans, MASK) if (spans := self.spans(text)) else text
 
     def masked_bytes(self, text: bytes) -> bytes:
         """Return bytes without them."""
-        return text if self._known is None else _without(text, self.spans_of_bytes(text), MASK.encode())
+        return _without(text, spans, MASK.encode()) if (spans := self.spans_of_bytes(text)) else text
 
     def masked_json(self, text: str) -> str:
         """Return JSON without them, in texts and numbers alike; it stays JSON."""
-        if self._known is None:
+        if not self._known:
             return text
         value = json.loads(text)
         clean = self._masked_value(value)
         return text if clean == value else json.dumps(clean, separators=(",", ":"))
-
-    def begins_at(self, text: bytes) -> int:
-        """Return where the end of the bytes may be the beginning of a value; their length if it is not."""
-        forms = () if self._known is None else self._known.forms
-        return min((_begins_at(text, form) for form in forms), default=len(text))
 
     def _masked_value(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -94,39 +131,17 @@ class MaskedValues:
         return MASK if isinstance(value, int | float) and self.masked(spelled) != spelled else value
 
 
-class _Known(NamedTuple):
-    """All forms of all values; replaced as a whole, because other threads are reading."""
-
-    forms: tuple[bytes, ...]
-    in_text: re.Pattern[str]
-    in_bytes: re.Pattern[bytes]
-
-    @staticmethod
-    def of(forms: Collection[str]) -> _Known:
-        longest_first = sorted(forms, key=len, reverse=True)
-        as_bytes = tuple(form.encode("utf-8", "surrogatepass") for form in longest_first)
-        in_text, in_bytes = "|".join(map(re.escape, longest_first)), b"|".join(map(re.escape, as_bytes))
-        return _Known(as_bytes, re.compile(in_text), re.compile(in_bytes))
+def _in_characters(coded: bytes, spans: list[Span]) -> list[Span]:
+    """Count the places of spans in characters instead of bytes."""
+    places, place, count = list[int](), 0, 0
+    for each in (each for span in spans for each in span):
+        count += len(coded[place:each].decode("utf-8", "surrogatepass"))
+        place = each
+        places.append(count)
+    return list(zip(places[::2], places[1::2], strict=True))
 
 
-def _spans(pattern: re.Pattern[AnyStr], text: AnyStr) -> list[tuple[int, int]]:
-    """Return the union of all matches, also of those that overlap. The longest match at each place is enough for it."""
-    found: list[tuple[int, int]] = []
-    match = pattern.search(text)
-    while match is not None:
-        _join(found, *match.span())
-        match = pattern.search(text, match.start() + 1)
-    return found
-
-
-def _join(spans: list[tuple[int, int]], start: int, end: int) -> None:
-    """Add a span that begins after the others begin; it becomes one with the last if they overlap."""
-    if spans and start < spans[-1][1]:
-        start, end = spans[-1][0], max(spans.pop()[1], end)
-    spans.append((start, end))
-
-
-def _without(text: AnyStr, spans: Sequence[tuple[int, int]], mask: AnyStr) -> AnyStr:
+def _without(text: AnyStr, spans: Sequence[Span], mask: AnyStr) -> AnyStr:
     kept: list[AnyStr] = []
     place = 0
     for start, end in spans:
@@ -134,17 +149,6 @@ def _without(text: AnyStr, spans: Sequence[tuple[int, int]], mask: AnyStr) -> An
         place = end
     kept.append(text[place:])
     return text[:0].join(kept)
-
-
-def _begins_at(text: bytes, form: bytes) -> int:
-    """Return where the longest beginning of `form` stands that the text ends with."""
-    first, few = max(0, len(text) - len(form) + 1), max(0, len(text) - len(form[:SHORTEST]) + 1)
-    place = text.find(form[:SHORTEST], first)
-    while place >= 0:
-        if form.startswith(text[place:]):
-            return place
-        place = text.find(form[:SHORTEST], place + 1)
-    return next((each for each in range(few, len(text)) if form.startswith(text[each:])), len(text))
 
 
 class StreamMask:
@@ -166,18 +170,25 @@ class StreamMask:
         if not self._values and not self._held:
             return piece
         text = self._held + piece
-        return self._passed(text, self._values.begins_at(text))
+        return self._passed(text, *self._values.spans_and_end(text))
+
+    def waiting(self) -> bytes:
+        """Return what waits, as `rest` would, and let it wait: something may follow elsewhere."""
+        before = self._held, self._covered
+        rest = self.rest()
+        self._held, self._covered = before
+        return rest
 
     def rest(self) -> bytes:
         """Return what waits: nothing will follow."""
-        return self._passed(self._held, len(self._held))
+        return self._passed(self._held, self._values.spans_of_bytes(self._held), len(self._held)) if self._held else b""
 
-    def _passed(self, text: bytes, place: int) -> bytes:
+    def _passed(self, text: bytes, found: list[Span], place: int) -> bytes:
         """Return the text before `place`, masked, and keep the rest. No value that begins before it is incomplete."""
         was_covered = self._covered > 0
         spans = [(0, self._covered)] if was_covered else []
-        for span in self._values.spans_of_bytes(text):
-            _join(spans, *span)
+        for span in found:
+            join(spans, *span)
         begun = [span for span in spans if span[0] < place or (span[0] == 0 and was_covered)]
         end = max(begun[-1][1], place) if begun else place
         passed = _without(text[:end], begun, MASK.encode())
@@ -185,11 +196,12 @@ class StreamMask:
         return passed.removeprefix(MASK.encode()) if was_covered else passed
 
 
-def _forms_of(value: str) -> tuple[str, ...]:
+def _forms_of(value: str) -> tuple[bytes, ...]:
     """Return how a value may be written."""
     lines = [line.strip() for line in value.splitlines()] if "\n" in value or "\r" in value else []
     parts = [value, *(line for line in lines if len(line) >= _SHORTEST_LINE)]
-    return tuple(form for each in parts for form in _spellings(each) if len(form) >= SHORTEST)
+    forms = {form for each in parts for form in _spellings(each) if len(form) >= SHORTEST}
+    return tuple(form.encode("utf-8", "surrogatepass") for form in forms)
 
 
 def _spellings(text: str) -> set[str]:

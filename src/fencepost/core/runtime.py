@@ -152,8 +152,15 @@ class OutputSink(Protocol):
         """Take in what it wrote to standard output (1) or error (2); return what to pass on to our own."""
         ...
 
-    def ended(self, source: int) -> None:
-        """The worker has ended, and its output has been read. What others may still write belongs to no run."""
+    def ended(self, source: int) -> Mapping[int, bytes]:
+        """The worker has ended, and its output has been read; return what to pass on, by stream.
+
+        What processes that it left behind may still write belongs to no run.
+        """
+        ...
+
+    def closed(self, source: int) -> Mapping[int, bytes]:
+        """No process can write to its pipes any more; return what to pass on, by stream. `ended` comes before."""
         ...
 
 

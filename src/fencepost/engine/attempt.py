@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 
 from fencepost.core.fencing import FencingToken
+from fencepost.core.masked_values import HeldValue
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Claim, StopReason
 from fencepost.engine.context import RunContext
@@ -25,7 +26,7 @@ class Attempt:
     """The state of a run while it executes, and what the engine and bulk jobs do with it."""
 
     __slots__ = (
-        *("_progress", "_was_mixed", "claim", "context", "found_at", "has_ended", "job", "started_at"),
+        *("_progress", "_was_mixed", "claim", "context", "found_at", "has_ended", "held", "job", "started_at"),
         "was_warned_of_keys",
     )
 
@@ -36,6 +37,7 @@ class Attempt:
         self.started_at = context.runtime.monotonic()
         self.found_at: dict[Hashable, float] = {}  # by database: when its fence was last found to be its own
         self.has_ended = False  # it ended itself in a transaction: it has succeeded, whatever it does now
+        self.held: tuple[HeldValue, ...] = ()  # the values of its secrets
         self.was_warned_of_keys = False  # see `fencepost.engine.keying`
         self._was_mixed = False  # whether nodes of older versions were alive when it last used a fence
         self._progress: RunProgress | None = None

@@ -17,7 +17,7 @@ from fencepost.core.overlap import exclusive_key
 from fencepost.core.parameters import Signature
 from fencepost.core.policy import Policy, template_parameters
 from fencepost.core.schedule import Schedule
-from fencepost.engine.resolving import SecretSource, known_secret
+from fencepost.engine.known_secrets import SecretSource, known_secret
 from fencepost.errors import InvalidJob, InvalidParameters, InvalidPolicy
 
 SYNC, ASYNC, COMMAND = "sync", "async", "command"

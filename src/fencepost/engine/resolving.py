@@ -3,32 +3,25 @@
 The application says where (``App(secrets=…)``): a function of a name that returns the value, and raises `LookupError`
 if there is no such secret. Without one, `known_secret` looks into the environment, and into a folder of files.
 
-**Promises.** A value is masked in this process, and where there is a supervisor in that one, before the job gets it. An
-unknown name ends the run at once, without retries. Any other error is a failure, retried as the policy says. No message
-has the value, nor what the application's function raised: only of which class that was.
+**Promises.** A value is masked in this process, and where there is a supervisor in that one, before the job gets it and
+at least until the run has ended. An unknown name ends the run at once, without retries. Any other error is a failure,
+retried as the policy says. No message has the value, nor what the application's function raised: only of which class
+that was.
 
 **Not promised.** That a value is up to date while a run goes on: it is looked up once per attempt.
 """
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from fencepost.core.masked_values import LONGEST, MASKED, SHORTEST
 from fencepost.core.parameters import Signature
 from fencepost.core.secret import Secret
+from fencepost.engine.known_secrets import SecretSource, file_of, known_secret, variable_of
+from fencepost.engine.run import attempt_of, current_run
 from fencepost.errors import NoSuchSecret, SecretUnavailable
-
-SecretSource = Callable[[str], str]
-"""Returns the value of a secret by its name, or raises `LookupError`."""
-
-VARIABLE = "FENCEPOST_SECRET_"
-FOLDER = "FENCEPOST_SECRETS_DIR"
-_USUAL_FOLDER = "/run/secrets"
 
 
 def resolved(signature: Signature, arguments: Mapping[str, Any], source: SecretSource) -> dict[str, Any]:
@@ -57,7 +50,9 @@ def _value(name: str, parameter: str, source: SecretSource) -> str:
         raise SecretUnavailable(
             f"{what} has {len(value)} characters: it could not be masked unless it has {SHORTEST} to {LONGEST}"
         )
-    MASKED.add(value)
+    held = MASKED.add(value)
+    if (run := current_run()) is not None:
+        attempt_of(run).held += (held,)
     return value
 
 
@@ -65,27 +60,4 @@ def _looked_for(name: str, source: SecretSource) -> str:
     """Say where a secret was looked for."""
     if source is not known_secret:
         return "the application's own function for secrets does not know it"
-    return f"neither the environment variable {_variable(name)} nor the file {_file(name)} is there"
-
-
-def known_secret(name: str) -> str:
-    """Look a secret up: the environment variable ``FENCEPOST_SECRET_<NAME>``, else a file of its name.
-
-    In the variable's name, letters are upper case, and what is neither letter nor digit is an underscore. Files are in
-    ``/run/secrets``, or where ``FENCEPOST_SECRETS_DIR`` says; a line break at the end does not count.
-    """
-    found = os.environ.get(_variable(name))
-    if found is not None:
-        return found
-    try:
-        return _file(name).read_text("utf-8").removesuffix("\n").removesuffix("\r")
-    except FileNotFoundError:
-        raise LookupError(name) from None
-
-
-def _variable(name: str) -> str:
-    return VARIABLE + re.sub(r"[^A-Z0-9]", "_", name.upper())
-
-
-def _file(name: str) -> Path:
-    return Path(os.environ.get(FOLDER, _USUAL_FOLDER)) / Secret(name).name  # a name has no slash, and is not ".."
+    return f"neither the environment variable {variable_of(name)} nor the file {file_of(name)} is there"

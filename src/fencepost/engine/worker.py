@@ -99,7 +99,8 @@ class Worker:
 
     def _next(self) -> bytes | None:
         """Return the next claim. If there is one already, one write ends the log before it and begins its own."""
-        if not self._is_ending and (message := self._line.at_hand()) is not None:
+        message = None if self._is_ending else self._line.at_hand()
+        if message is not None and not self._is_ending:  # asked again: the signal may have come just now
             return message
         if self._output is not None:
             self._output.end()
@@ -131,6 +132,8 @@ class Worker:
             self._can_stop = True
             try:
                 self._look()  # it may have been stopped before the page showed it
+                if self._is_ending:  # or the worker told to end
+                    self._end()
                 return executor.execute(claim)
             finally:
                 self._can_stop = False

@@ -5,7 +5,8 @@ an `OutputSink`, and passes on to our own output what the sink returns. It never
 job that floods its output is slowed down to the speed at which this thread can discard it, and never blocked.
 
 When a worker has ended, the rest of its output is read, and the sink gets `ended`. Processes that it left behind may
-keep the pipes open: these are read on, so that such a process is not blocked or killed, until it ends or we do.
+keep the pipes open: these are read on, so that such a process is not blocked or killed, until it ends or we do. Then
+the sink gets `closed`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import select
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -108,7 +110,7 @@ class OutputReader:
         for descriptor, pipe in list(self._pipes.items()):
             self._read(descriptor, pipe)
         for source in {pipe.source for pipe in self._pipes.values()}:
-            self._end(source)
+            self._close(source)
         self._release()
 
     def _read_all(self, ready: list[int]) -> bool:
@@ -158,10 +160,21 @@ class OutputReader:
 
     def _end(self, source: int) -> None:
         """Report the end of a worker to the sink."""
+        self._report(self._sink.ended, source)
+
+    def _close(self, source: int) -> None:
+        """Report that nothing more can come from a worker, or from what it left behind."""
+        self._end(source)
+        self._report(self._sink.closed, source)
+
+    def _report(self, tell: Callable[[int], Mapping[int, bytes]], source: int) -> None:
         try:
-            self._sink.ended(source)
+            passed = tell(source)
         except Exception:  # noqa: BLE001 - as above
             _log.exception("the end of the output of a worker was not noted")
+            return
+        for stream, chunk in passed.items():
+            passing_on.pass_on(stream, chunk)
 
     def _forget(self, descriptor: int, pipe: _Pipe) -> None:
         """Close a pipe that no process writes to any more."""
@@ -171,7 +184,7 @@ class OutputReader:
             is_last = all(other.source != pipe.source for other in self._pipes.values())
         os.close(descriptor)
         if is_last:
-            self._end(pipe.source)
+            self._close(pipe.source)
 
     def _report_ended(self) -> None:
         with self._lock:

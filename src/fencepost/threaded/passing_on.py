@@ -46,13 +46,22 @@ class PassingOn:
             if self._size + len(chunk) > _MOST_BYTES:
                 self._dropped += len(chunk)
                 return
-            self._waiting.append(chunk)
-            self._size += len(chunk)
+            self._append(self._notice() + chunk)
             self._changed.notify_all()
             if not self._is_started:
                 self._is_started = True
                 threading.Thread(target=self._go_on, name="fencepost-output", daemon=True).start()
                 atexit.register(self.flush)
+
+    def _append(self, chunk: bytes) -> None:
+        self._waiting.append(chunk)
+        self._size += len(chunk)
+
+    def _notice(self) -> bytes:
+        """Return what is to be said of bytes that were dropped, if anything. It stands where they would have stood."""
+        notice = (_DROPPED % self._dropped).encode() if self._dropped else b""
+        self._dropped = 0
+        return notice
 
     def flush(self, within_s: float = _FLUSH_S) -> None:
         """Wait until everything is written, but not for longer than this."""
@@ -74,16 +83,15 @@ class PassingOn:
                 self._changed.notify_all()
 
     def _next(self) -> bytes:
-        """Take what is written at once; what was dropped is reported when everything before it is."""
+        """Take what is written at once."""
         taken: list[bytes] = []
         size = 0
         while self._waiting and size < _AT_ONCE:
             taken.append(self._waiting.popleft())
             size += len(taken[-1])
         self._size -= size
-        if self._dropped and not self._waiting:
-            taken.append((_DROPPED % self._dropped).encode())
-            self._dropped = 0
+        if not self._waiting:
+            taken.append(self._notice())
         return b"".join(taken)
 
     def _write(self, text: bytes) -> None:

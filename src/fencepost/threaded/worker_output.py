@@ -3,7 +3,8 @@
 **Promises.** From `take_over` on, whatever this process or its children write to descriptors 1 and 2 goes to the
 supervisor, which passes it on to its own output. Frames between it say which run is at work
 (`fencepost.core.output_frames`). A job may close, replace or duplicate the descriptors 1 and 2: frames are written to
-descriptors of our own. A log record that the pipe has no room for is dropped, and the next one says how many were.
+descriptors of our own. A log record that the pipe has no room for is dropped or cut off, and the next one, or the end
+of the attempt, says how many were.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import os
 import select
 import sys
+import threading
 from contextlib import suppress
 
 from fencepost.core.output_frames import begin_frame, end_frame, log_frames, mark_of, secret_frames
+from fencepost.core.told_values import ToldValues
 
-_DROPPED = b"... %d log records were dropped here, because there were too many to keep\n"
+_DROPPED = b"... %d log records were dropped or cut off here, because there were too many to keep\n"
 
 
 class WorkerOutput:
@@ -28,10 +31,18 @@ class WorkerOutput:
         self._mark = mark_of(secret)
         self._end = end_frame(self._mark)
         self._records = -1
-        self._dropped = 0
+        self._told = ToldValues()
         self._has_begun = False
+        self._forget_records()
+        os.register_at_fork(after_in_child=self._forget_records)
         for descriptor in (output, errors):
             os.set_inheritable(descriptor, False)
+
+    def _forget_records(self) -> None:
+        """Begin anew; in a child that a job forks, because another thread may have been in the middle of a record."""
+        self._lock = threading.RLock()
+        self._dropped = 0
+        self._was_cut = False  # the last record that was written has no end
 
     def take_over(self) -> None:
         """Let descriptors 1 and 2 lead into the pipes."""
@@ -51,7 +62,10 @@ class WorkerOutput:
         frame = begin_frame(self._mark, run_id, attempt)
         if self._has_begun:
             self._flush()
+            self._tell_dropped()
             frame = self._end + frame
+        elif self._dropped:
+            self._notice()  # what a thread logged between two runs belongs to none
         self._write_to_both(frame)
         if self._has_begun:
             self._reopen()
@@ -61,6 +75,7 @@ class WorkerOutput:
         """Mark that it has ended, if one had begun. What it left in Python's buffers still belongs to it."""
         if self._has_begun:
             self._flush()
+            self._tell_dropped()
             self._write_to_both(self._end)
             self._reopen()
             self._has_begun = False
@@ -73,42 +88,70 @@ class WorkerOutput:
                 pass
 
     def _reopen(self) -> None:
-        """Open what the job has closed: else a file or connection of a later run gets the number, and its prints."""
-        for descriptor, number in ((self._output, 1), (self._errors, 2)):
-            try:
-                os.get_inheritable(number)  # the cheapest way to ask whether it is open
-            except OSError:
-                with suppress(OSError):
-                    os.dup2(descriptor, number)
+        """Undo what the job did to the descriptors: closed or redirected, they would take the prints of later runs.
+
+        Closed, they would be the number of a file or connection of a later run. To do it costs less than to ask.
+        """
+        try:
+            os.dup2(self._output, 1)
+            os.dup2(self._errors, 2)
+        except OSError:  # a job has closed ours
+            pass
 
     def log(self, text: str) -> None:
-        """Write a log record, as one or more lines, unless the pipe is full. Never waits."""
+        """Write a log record, as one or more lines, unless the pipe is full. Never waits for it."""
         line = text.encode("utf-8", "backslashreplace") + b"\n"
+        with self._lock:  # a record of several frames stays together
+            before = self._dropped, self._was_cut
+            frames = list(log_frames(self._mark, self._notice() + line))
+            written = 0
+            try:
+                for frame in frames:
+                    os.write(self._records, frame)
+                    written += 1
+            except OSError:  # it is full; or the supervisor is gone, and so are we in a moment
+                pass
+            finally:  # also if the job is stopped here
+                if not written:
+                    self._dropped, self._was_cut = before[0] + 1, before[1]
+                elif written < len(frames):
+                    self._dropped, self._was_cut = 1, True
+
+    def _notice(self) -> bytes:
+        """Return what is to be said of records that were dropped or cut off, if anything. It is said once."""
+        if not self._dropped:
+            return b""
+        notice = b"\n" * self._was_cut + _DROPPED % self._dropped
+        self._dropped, self._was_cut = 0, False
+        return notice
+
+    def _tell_dropped(self) -> None:
+        """Say in the log of the attempt how many of its last records were dropped. Waits for room, as its end does."""
         if self._dropped:
-            line = _DROPPED % self._dropped + line
-        try:
-            for frame in log_frames(self._mark, line):
-                os.write(self._records, frame)
-        except BlockingIOError:
-            self._dropped += 1
-        except OSError:
-            return  # the supervisor is gone, and so are we in a moment
-        else:
-            self._dropped = 0
+            with self._lock:
+                notice = self._notice()
+            for frame in log_frames(self._mark, notice):
+                self._write(self._errors, frame)
 
     def keep(self, value: str) -> None:
         """Let the supervisor mask a value in all that is written from now on, to either pipe."""
+        if self._told.is_recent(value):
+            return
         for frame in secret_frames(self._mark, value.encode("utf-8", "surrogatepass")):
             self._write_to_both(frame)
+        self._told.add(value)
 
     def _write_to_both(self, frame: bytes) -> None:
-        for descriptor in (self._output, self._errors):
-            try:
-                os.write(descriptor, frame)
-            except BlockingIOError:
-                _write_when_there_is_room(descriptor, frame)
-            except OSError:
-                pass
+        self._write(self._output, frame)
+        self._write(self._errors, frame)
+
+    def _write(self, descriptor: int, frame: bytes) -> None:
+        try:
+            os.write(descriptor, frame)
+        except BlockingIOError:
+            _write_when_there_is_room(descriptor, frame)
+        except OSError:
+            pass
 
 
 def _write_when_there_is_room(descriptor: int, frame: bytes) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from fencepost.core import masked_values
 from fencepost.core.log_chunks import LogChunk, Position, with_missing
 from fencepost.core.masked_values import MASKED, MaskedValues
-from fencepost.core.output_frames import begin_frame, end_frame, log_frames, mark_of
+from fencepost.core.output_frames import begin_frame, end_frame, log_frames, mark_of, secret_frames
 from fencepost.engine.logs import brief_logs, run_logs
 from fencepost.engine.logs.attempt_log import packed
 from fencepost.engine.logs.run_logs import RunLogs
@@ -125,6 +126,58 @@ def test_a_value_that_becomes_secret_is_masked_in_what_already_waits(reading: Re
     assert reading.text(1) == b"it is ***\n"
 
 
+def test_a_value_is_masked_as_long_as_its_worker_may_write_it(
+    reading: Reading, masked: MaskedValues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masked_values, "_MOST", 3)
+    monkeypatch.setattr(masked_values, "_AT_ONCE", 0)
+    vars(masked).update(vars(MaskedValues()))
+    told = b"".join(secret_frames(MARK, b"static-value-of-the-vault"))
+    for stream in (1, 2):
+        reading.read(stream, begin_frame(MARK, 1, 1) + told + b"%d\n" % stream + end_frame(MARK))
+    reading.logs.began(WORKER + 1, SECRET)
+    for number in range(150):  # another worker leases a value for each of its runs
+        leased = b"leased for run %d" % number
+        run = begin_frame(MARK, number, 1) + b"".join(secret_frames(MARK, leased)) + leased + end_frame(MARK)
+        assert [reading.logs.written(WORKER + 1, stream, run) for stream in (1, 2)] == [b"***"] * 2
+    reading.run(777, b"is static-value-of-the-vault\n")
+    assert reading.text(777) == b"is ***\n"
+
+
+def test_value_that_is_written_in_pieces_around_the_end_of_a_worker_is_masked(
+    reading: Reading, masked: MaskedValues
+) -> None:
+    for stream in (1, 2):
+        reading.read(stream, begin_frame(MARK, 7, 1) + b"".join(secret_frames(MARK, b"looked-up-value")))
+    reading.read(1, b"the first half is looked-")
+    passed = reading.logs.ended(WORKER)
+    reading.read(1, b"up-value\nleft behind: looked")
+    reading.read(1, b"-up-value\nlook")
+    assert (passed, reading.logs.closed(WORKER)) == ({1: b"", 2: b""}, {1: b"look", 2: b""})
+    assert reading.passed_on == b"the first half is ***\nleft behind: ***\n"
+    assert reading.text(7) == b"the first half is looked-\n"
+    assert reading.logs._sources == {}
+
+
+def test_what_waits_at_the_end_of_a_worker_is_in_its_log_and_is_passed_on(
+    reading: Reading, masked: MaskedValues
+) -> None:
+    masked.add("looked-up-value")
+    for stream in (1, 2):
+        reading.read(stream, begin_frame(MARK, 7, 1) + b"half a look" + MARK[:3])
+    ended, closed = reading.logs.ended(WORKER), reading.logs.closed(WORKER)
+    assert reading.passed_on == b"half a " * 2
+    assert [ended[stream] + closed[stream] for stream in (1, 2)] == [b"look" + MARK[:3]] * 2
+    assert reading.text(7).count(b"half a look") == 2
+
+
+def test_frames_of_what_a_worker_left_behind_are_neither_kept_nor_passed_on(reading: Reading) -> None:
+    reading.logs.ended(WORKER)
+    reading.read(1, begin_frame(MARK, 7, 1) + b"left behind\n")
+    reading.read(2, b"".join(log_frames(MARK, b"a record\n")))
+    assert (reading.passed_on, reading.logs.waiting, reading.logs.has_begun) == (b"left behind\n", 0, False)
+
+
 def test_what_is_written_between_runs_belongs_to_none_even_if_a_secret_may_begin_there(
     reading: Reading, masked: MaskedValues
 ) -> None:
@@ -173,31 +226,100 @@ def test_brief_logs_leave_room_to_runs_that_write_more(
     assert len(reading.logs.take(10_000)) == min(100, most_chunks - 40)  # all of them brief
 
 
+def test_runs_under_way_are_written_beside_very_many_that_end(reading: Reading) -> None:
+    """Each of these writes a little more than is brief, and all of them more than there is room for."""
+    reading.logs.began(WORKER + 1, SECRET)
+    for stream in (1, 2):
+        reading.read(stream, begin_frame(MARK, 1, 1))
+    for second in range(3):
+        reading.read(1, b"in second %d\n" % second)
+        for number in range(100):
+            for stream, text in ((1, b"x" * 599 + b"\n"), (2, b"")):
+                run = framed(100 * second + number + 10, text)
+                reading.logs.written(WORKER + 1, stream, run)
+        chunks = reading.logs.take(20_000)
+        assert 20_000 <= sum(chunk.size for chunk in chunks) < 21_000
+        assert [zlib.decompress(chunk.text) for chunk in chunks if chunk.run_id == 1] == [b"in second %d\n" % second]
+        reading.logs.taken(chunks)
+
+
+def test_floods_of_runs_under_way_leave_room_to_those_that_have_ended(reading: Reading) -> None:
+    for worker in range(2, 5):
+        reading.logs.began(worker, SECRET)
+        for stream in (1, 2):
+            reading.logs.written(worker, stream, begin_frame(MARK, worker, 1))
+        reading.logs.written(worker, 1, (b"x" * 99 + b"\n") * 3000)
+    reading.run(1, b"y" * 999 + b"\n")
+    assert {chunk.run_id for chunk in reading.logs.take(500_000)} == {1, 2, 3}
+
+
+def test_runs_under_way_take_turns_and_leave_room_to_those_that_have_ended(reading: Reading) -> None:
+    for worker in range(2, 12):
+        reading.logs.began(worker, SECRET)
+        for stream in (1, 2):
+            reading.logs.written(worker, stream, begin_frame(MARK, worker, 1))
+    reading.run(1, b"x" * 999 + b"\n")
+    written = list[set[int]]()
+    for _ in range(5):
+        for worker in range(2, 12):
+            reading.logs.written(worker, 1, b"x" * 999 + b"\n")
+        chunks = reading.logs.take(5000)
+        written.append({chunk.run_id for chunk in chunks})
+        reading.logs.taken(chunks)
+    assert 1 in written[0]
+    assert set.union(*written) == set(range(1, 12))
+
+
 def test_what_waits_of_brief_logs_is_bounded_and_what_is_dropped_is_counted(
     reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_logs, "_MOST_WAITING", 10_000)
     for run_id in range(1, 1001):
         reading.run(run_id, b"x" * 99 + b"\n")
-        assert reading.logs.waiting <= 10_100
+        assert reading.logs.waiting - len(reading.logs._given_up) <= 10_000
     kept = [reading.text(run_id).count(b"\n") for run_id in range(1, 1001)]
     missing = [sum(each[1] for each in with_missing(reading.chunks(run_id), Position())) for run_id in range(1, 1001)]
     assert [*map(sum, zip(kept, missing, strict=True))] == [1] * 1000
     assert 0 < reading.logs.dropped == sum(missing) < 1000
-    assert kept[-1]
+    assert kept == sorted(kept)  # the first were given up
+    assert sum(kept) > 90
 
 
-def test_no_more_attempts_wait_than_a_node_has_room_for_however_little_they_wrote(
+@pytest.mark.parametrize(("most", "text"), [("_MOST_BRIEF", b"x\n"), ("_MOST_ENDED", b"x" * 600 + b"\n")])
+def test_no_more_logs_wait_than_a_node_has_room_for_and_no_more_than_needed_are_given_up(
+    monkeypatch: pytest.MonkeyPatch, most: str, text: bytes
+) -> None:
+    monkeypatch.setattr(run_logs, most, 100)
+    monkeypatch.setattr(run_logs, "_MOST_GIVEN_UP", 200)
+    reading = Reading()
+    for run_id in range(1, 1001):
+        reading.run(run_id, text)
+        assert len(reading.logs._briefs) + len(reading.logs._ended) <= 100
+        assert len(reading.logs._given_up) <= 200
+    logs = [(reading.text(run_id), reading.chunks(run_id)) for run_id in range(1, 1001)]
+    kept = sum(bool(written) for written, _ in logs)
+    assert 94 <= kept <= 100
+    given_up, marked, latest = logs[: 800 - kept], logs[800 - kept : 1000 - kept], logs[1000 - kept :]
+    assert given_up == [(b"", [])] * len(given_up)
+    assert [sum(each[1] for each in with_missing(chunks, Position())) for _, chunks in marked] == [1] * 200
+    assert [written for written, _ in latest] == [text] * kept
+    assert reading.logs.dropped == 1000 - kept
+    assert reading.logs.waiting == 0
+
+
+def test_what_runs_under_way_wrote_does_not_cost_others_their_logs(
     reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_logs, "_MOST_BRIEF", 100)
-    monkeypatch.setattr(run_logs, "_MOST_ENDED", 200)
-    for run_id in range(1, 2001):
-        reading.run(run_id, b"x\n")
-        assert reading.logs.waiting <= 300 * len(b"x\n")
-    kept = sum(reading.text(run_id).count(b"\n") for run_id in range(1, 2001))
-    assert kept > 100
-    assert kept + reading.logs.dropped == 2000
+    monkeypatch.setattr(run_logs, "_MOST_WAITING", 10_000)
+    for stream in (1, 2):
+        reading.read(stream, begin_frame(MARK, 1, 1))
+    reading.read(1, b"x" * 99 + b"\n" + b"y\n" * 10_000)
+    reading.logs.began(WORKER + 1, SECRET)
+    for stream, text, longer in ((1, b"a line\n", b"z" * 600), (2, b"", b"")):
+        reading.logs.written(WORKER + 1, stream, framed(2, text) + framed(3, longer))
+    assert reading.text(2) == b"a line\n"
+    assert reading.text(3) == b"z" * 600 + b"\n"
+    assert reading.logs.dropped == 0
 
 
 def test_a_job_that_writes_frames_of_its_own_fills_no_memory(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,6 @@ class AttemptLog:
         self.run_id = run_id
         self.attempt = attempt
         self.is_over = False
-        self.is_given_up = False
         self.pending = 0  # bytes that wait to be written
         self.unsent: list[LogChunk] = []  # handed out, and not in the ledger yet
         self.is_taken = False  # something was handed out, and the ledger has not confirmed it yet
@@ -205,7 +204,6 @@ class AttemptLog:
 
     def give_up(self, at_us: int) -> int:
         """Drop what waits to be written; what remains to be written says how many lines that were."""
-        self.is_given_up = True
         dropped = self.lines - self._head_lines_stored
         self._head.clear()
         self._ring.clear()

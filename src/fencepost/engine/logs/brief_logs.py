@@ -6,7 +6,7 @@ So they are kept as they are, and masked and packed many at a time. That takes a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -48,11 +48,18 @@ class BriefLogs:
         self._waiting.update(logs)
         self.size += sum([len(log.text) for log in logs.values()])
 
-    def remove_all(self) -> Iterator[tuple[Key, BriefLog]]:
-        """Return all but those that are handed out, the oldest first, and forget them."""
-        waiting, self._waiting = self._waiting, {}
-        self.size = self._taken_size
-        return iter(waiting.items())
+    def give_up(self, least_bytes: int, least: int) -> list[tuple[Key, BriefLog]]:
+        """Forget the oldest, at least so many bytes and so many logs, but none that is handed out; return them."""
+        gone, size = list[tuple[Key, BriefLog]](), 0
+        for item in self._waiting.items():
+            if size >= least_bytes and len(gone) >= least:
+                break
+            gone.append(item)
+            size += len(item[1].text)
+        for key, _ in gone:
+            del self._waiting[key]
+        self.size -= size
+        return gone
 
     def take(self, most_bytes: int, most: int) -> None:
         """Let `chunks` return what waits, up to about so many bytes. Nothing new while something is handed out."""

@@ -16,13 +16,17 @@ from fencepost.core.log_chunks import LogChunk
 from fencepost.core.masked_values import MASKED, StreamMask
 from fencepost.core.output_frames import Begin, Brief, End, Kept, Logged, OutputSplitter, Piece, mark_of
 from fencepost.core.runtime import Runtime
+from fencepost.core.told_values import ToldValues
 from fencepost.engine.logs.attempt_log import CHUNK_BYTES, RECORDS, AttemptLog
 from fencepost.engine.logs.brief_logs import BriefLog, BriefLogs, Key
+from fencepost.engine.logs.given_up_logs import GivenUpLogs, given_up_brief
 
 _MOST_WAITING = 4 << 20  # bytes of attempts that have ended
 _MOST_ENDED = 20_000  # attempts
 _MOST_BRIEF = 50_000  # attempts that wrote little: more than a node executes in two seconds
 _MOST_CHUNKS = 20_000  # in one statement: as many short runs as a node executes in a second
+_MOST_GIVEN_UP = 20_000  # attempts
+_GIVEN_UP_AT_ONCE = 5_000
 _OF_ONE_ATTEMPT = 40  # more chunks than one attempt has at once
 _NOTHING = float("inf")
 
@@ -39,6 +43,12 @@ class WorkerStreams:
         self.briefs: dict[Key, BriefLog] = {}  # others, which have ended in one pipe
         self.masks = {1: StreamMask(MASKED), 2: StreamMask(MASKED)}
         self.kept = {1: b"", 2: b""}  # parts of the value of a secret
+        self.told = {1: ToldValues(), 2: ToldValues()}
+        self.is_over = False  # the worker has ended; what processes that it left behind write belongs to no run
+
+    def learn(self, stream: int, value: str) -> None:
+        """Mask a value, at least until the worker would tell it again, and as long as it can write to its pipes."""
+        self.told[stream].add(value, MASKED.add(value))
 
 
 def _masked(streams: WorkerStreams, stream: int, pieces: list[Piece]) -> list[Piece]:
@@ -55,7 +65,7 @@ def _masked(streams: WorkerStreams, stream: int, pieces: list[Piece]) -> list[Pi
                 streams.kept[stream] += piece.text
                 if piece.is_last:
                     value, streams.kept[stream] = streams.kept[stream], b""
-                    MASKED.add(value.decode("utf-8", "surrogatepass"))
+                    streams.learn(stream, value.decode("utf-8", "surrogatepass"))
             case Logged():
                 passed.append(piece)
             case Brief() if MASKED:
@@ -89,7 +99,9 @@ class RunLogs:
         self._local: set[Key] = set()  # attempts that execute in this process
         self._attempts: dict[Key, AttemptLog] = {}
         self._ended: dict[Key, AttemptLog] = {}  # in the order in which they ended
+        self._ended_size = 0  # bytes of these that wait
         self._briefs = BriefLogs()  # others that have ended
+        self._given_up = GivenUpLogs(_MOST_GIVEN_UP)  # what remains of others that have ended
         self._has_news = False
         self.waiting = 0  # bytes that wait to be written
         self.waiting_since = _NOTHING  # on the monotonic clock
@@ -106,28 +118,43 @@ class RunLogs:
     def written(self, source: int, stream: int, chunk: bytes) -> bytes:
         """Take in what a worker wrote; return it without what was only meant for us, and without values of secrets."""
         streams = self._sources.get(source)
-        if streams is None:  # the worker has ended, and left another process behind
+        if streams is None:
             return MASKED.masked_bytes(chunk)
         pieces = _masked(streams, stream, streams.splitters[stream].split(chunk))
-        with self._lock:
-            for piece in pieces:
-                self._take_in(streams, stream, piece)
-        self._tell()
+        if not streams.is_over:
+            with self._lock:
+                for piece in pieces:
+                    self._take_in(streams, stream, piece)
+            self._tell()
         return b"".join([_passed_on(piece) for piece in pieces])
 
-    def ended(self, source: int) -> None:
-        """The worker has ended: what it had begun is over."""
+    def ended(self, source: int) -> dict[int, bytes]:
+        """The worker has ended: what it had begun is over. What may be the beginning of a value still waits."""
+        streams = self._sources.get(source)
+        if streams is None or streams.is_over:
+            return {}
+        passed = {stream: streams.masks[stream].masked(each.rest()) for stream, each in streams.splitters.items()}
         with self._lock:
-            streams = self._sources.pop(source, None)
-            if streams is not None:
-                for stream, splitter in streams.splitters.items():
-                    mask = streams.masks[stream]
-                    if rest := mask.masked(splitter.rest()) + mask.rest():
-                        self._take_in(streams, stream, rest)
-                for key in streams.opened:
-                    self._end(key)
-                self._end_briefs(streams.briefs)
+            streams.is_over = True
+            for stream, text in passed.items():
+                if rest := text + streams.masks[stream].waiting():
+                    self._take_in(streams, stream, rest)
+            for key in streams.opened:
+                self._end(key)
+            self._end_briefs(streams.briefs)
+            streams.opened, streams.briefs = {}, {}
         self._tell()
+        return passed
+
+    def closed(self, source: int) -> dict[int, bytes]:
+        """Nothing more comes from the pipes of a worker that has ended."""
+        streams = self._sources.pop(source, None)
+        if streams is None:
+            return {}
+        return {
+            stream: mask.masked(streams.splitters[stream].rest()) + mask.rest()
+            for stream, mask in streams.masks.items()
+        }
 
     def _take_in(self, streams: WorkerStreams, stream: int, piece: Piece) -> None:
         match piece:
@@ -230,28 +257,38 @@ class RunLogs:
     # -- to the ledger -----------------------------------------------------------------------------------------------
 
     def take(self, most_bytes: int) -> list[LogChunk]:
-        """Return what is to be written: of attempts that have ended first, and about `most_bytes` in all.
+        """Return what is to be written, about `most_bytes` in all. It is returned again until `taken` was called.
 
-        Brief logs come first, but leave half of the room to the others, if those need it: else a node with very many
-        brief runs would never write what a long one says. It is returned again until `taken` was called.
+        Nothing keeps the rest waiting: brief logs come first, but leave half of the room to the others, and of that
+        attempts under way leave half to those that have ended. Attempts under way take turns.
         """
         with self._lock:
-            logs = [*self._ended.values(), *self._attempts.values()]
+            under_way, ended = list(self._attempts.values()), list(self._ended.values())
             of_others = min(self.waiting - self._briefs.size, most_bytes // 2)
-            most_briefs = max(_MOST_CHUNKS - _OF_ONE_ATTEMPT * len(logs), _MOST_CHUNKS // 2)
-            self._briefs.take(most_bytes - of_others, most_briefs)
-        chunks = list(self._briefs.chunks())
-        most_bytes = max(most_bytes - sum([chunk.size for chunk in chunks]), of_others)
+            of_ended = sum([log.waiting for log in ended])
+            most_briefs = max(_MOST_CHUNKS - _OF_ONE_ATTEMPT * (len(under_way) + len(ended)), _MOST_CHUNKS // 2)
+            given_up = self._given_up.take(min(_GIVEN_UP_AT_ONCE, _MOST_CHUNKS // 4) if most_bytes > 0 else 0)
+            self._briefs.take(most_bytes - of_others, most_briefs - len(given_up))
+        chunks = [*given_up, *self._briefs.chunks()]
+        left = max(most_bytes - sum([chunk.size for chunk in chunks]), of_others)
+        of_ended = min(of_ended, left // 2)  # at least, however much one attempt under way had at once
+        used = self._take_from(under_way, left - of_ended, chunks)
+        self._take_from(ended, max(left - used, of_ended), chunks)
+        return chunks
+
+    def _take_from(self, logs: list[AttemptLog], most_bytes: int, chunks: list[LogChunk]) -> int:
+        """Add what these logs have, as long as there is room; return how many bytes that is."""
+        used = 0
         for log in logs:
-            if most_bytes <= 0 or len(chunks) + _OF_ONE_ATTEMPT > _MOST_CHUNKS:
+            if used >= most_bytes or len(chunks) + _OF_ONE_ATTEMPT > _MOST_CHUNKS:
                 break
             if not log.unsent:
                 with self._lock:
                     blocks = log.take()
                 log.unsent = log.chunks(blocks)  # without the lock: to mask and compress takes a while
             chunks += log.unsent
-            most_bytes -= sum(chunk.size for chunk in log.unsent)
-        return chunks
+            used += sum([chunk.size for chunk in log.unsent])
+        return used
 
     @property
     def has_begun(self) -> bool:
@@ -262,15 +299,18 @@ class RunLogs:
         """Note that the ledger has these; return which older ones to remove: run, attempt, first and last number."""
         removals = []
         with self._lock:
-            others = chunks[self._briefs.sent() :]
+            others = chunks[self._given_up.sent() + self._briefs.sent() :]
             for key in dict.fromkeys((chunk.run_id, chunk.attempt) for chunk in others):
                 log = self._ended.get(key) or self._attempts.get(key)
                 if log is not None and (removed := log.sent()) is not None:
                     removals.append((*key, *removed))
                 if log is not None and log.is_over and not log.pending:
                     del self._ended[key]
-            logs = self._ended, self._attempts
-            self.waiting = self._briefs.size + sum(log.waiting for each in logs for log in each.values())
+                elif key in self._attempts:  # it was its turn
+                    self._attempts[key] = self._attempts.pop(key)
+            self._ended_size = sum([log.waiting for log in self._ended.values()])
+            of_attempts = self._ended_size + sum([log.waiting for log in self._attempts.values()])
+            self.waiting = of_attempts + self._briefs.size + len(self._given_up)
             self.waiting_since = self._monotonic() if self.waiting else _NOTHING
         return removals
 
@@ -293,6 +333,7 @@ class RunLogs:
         self._count(log.pending - before)
         if log.pending or log.is_taken:
             self._ended[key] = log
+            self._ended_size += log.waiting
             self._make_room()
 
     def _count(self, more: int) -> None:
@@ -305,28 +346,49 @@ class RunLogs:
             self._has_news = True
 
     def _make_room(self) -> None:
-        """Drop what waits of the attempts that ended first, if there is too much."""
-        are_few = len(self._ended) <= _MOST_ENDED and len(self._briefs) <= _MOST_BRIEF
-        if self.waiting <= _MOST_WAITING and are_few:
-            return
-        for key, brief in self._briefs.remove_all():
-            self.waiting -= len(brief.text)
-            self._add(key, brief.stream, brief.text)
-            self._end(key)
-        for key, log in list(self._ended.items()):
-            if self.waiting <= _MOST_WAITING // 2 and len(self._ended) <= _MOST_ENDED // 2:
-                return
-            if log.is_taken:  # the ledger is being asked to take it
-                continue
-            self.waiting -= log.waiting
-            if not log.is_given_up:
-                self.dropped += log.give_up(self._wall_us())
-            if len(self._ended) > _MOST_ENDED // 2:
-                del self._ended[key]
-            else:
-                self.waiting += log.waiting
+        """Give up what waits of the attempts that ended first, if there is too much."""
+        size = self._briefs.size + self._ended_size
+        over = _beyond(size, _MOST_WAITING)
+        of_briefs = over if self._briefs.size > size // 2 else 0
+        if of_briefs or len(self._briefs) > _MOST_BRIEF:
+            over -= self._give_up_briefs(of_briefs, _beyond(len(self._briefs), _MOST_BRIEF))
+        if over > 0 or len(self._ended) > _MOST_ENDED:
+            self._give_up_ended(over, _beyond(len(self._ended), _MOST_ENDED))
+
+    def _give_up_briefs(self, least_bytes: int, least: int) -> int:
+        before = self._briefs.size
+        for (run_id, attempt), log in self._briefs.give_up(least_bytes, least):
+            lines = log.text.count(b"\n") + (not log.text.endswith(b"\n"))
+            self._give_up(given_up_brief(run_id, attempt, log.at_us, lines), lines)
+        self.waiting -= before - self._briefs.size
+        return before - self._briefs.size
+
+    def _give_up_ended(self, least_bytes: int, least: int) -> None:
+        gone, size = list[Key](), 0
+        for key, log in self._ended.items():
+            if size >= least_bytes and len(gone) >= least:
+                break
+            if not log.is_taken:  # else the ledger is being asked to take it
+                gone.append(key)
+                size += log.waiting
+        for log in map(self._ended.pop, gone):
+            lines = log.give_up(self._wall_us())
+            self._give_up(log.unsent[0], lines)
+        self._ended_size -= size
+        self.waiting -= size
+
+    def _give_up(self, chunk: LogChunk, lines: int) -> None:
+        self.dropped += lines
+        self.waiting -= len(self._given_up)
+        self._given_up.add(chunk)
+        self.waiting += len(self._given_up)
 
     def _tell(self) -> None:
         if self._has_news:
             self._has_news = False
             self.on_waiting()
+
+
+def _beyond(size: int, most: int) -> int:
+    """Return how much to give up, if there is too much: a little more than that, so that it is rarely done."""
+    return size - most + most // 16 if size > most else 0

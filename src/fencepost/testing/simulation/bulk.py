@@ -21,7 +21,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.schedules.every import every
 from fencepost.core.verdicts import Retry, Skip
 from fencepost.engine.jobs import Jobs
-from fencepost.engine.resolving import SecretSource, known_secret
+from fencepost.engine.known_secrets import SecretSource, known_secret
 from fencepost.engine.run import Run, attempt_of, current_run
 from fencepost.ledger.ledger import Ledger
 from fencepost.proof.evidence import JobRules
