@@ -216,7 +216,7 @@ class TestForGood:
         queued = before.enqueue("nightly").run_id
         ledger = before.ledger
         moved = rename(ledger, renaming_of(ledger, "nightly", "settle"), by="ann", reason="clearer")
-        assert moved == (2, 1)
+        assert (moved.schedules, moved.runs) == (2, 1)
         assert _rows(before) == [("nightly:eu", "settle"), ("settle", "settle")]
         assert [_through(before, each) for each in ("settle", "nightly:eu")] == planned
         assert (before.operations.run(queued).job, before.operations.run(queued).exclusive_key) == (
@@ -253,7 +253,7 @@ class TestForGood:
         publish(after)
         _set_back(after, "settle")
         through = _through(after, "nightly")
-        rename(after.ledger, renaming_of(after.ledger, "nightly", "settle"), by="ann")
+        rename(after.ledger, renaming_of(after.ledger, "nightly", "settle", into_existing=True), by="ann")
         assert (_rows(after), _through(after, "settle")) == ([("settle", "settle")], through)
 
     def test_a_job_that_somebody_else_renames_at_the_same_time_is_not_said_to_be_renamed_twice(

@@ -14,11 +14,11 @@ from copy import copy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from fencepost.app.job_acts import JobActs
 from fencepost.app.looking import optional_us
-from fencepost.app.node_acts import NodeActs
 from fencepost.app.numbers import existing_run_id, page_edge, page_limit
 from fencepost.app.people import requesting_run
-from fencepost.app.records import DueRecord, RenamedJobRecord
+from fencepost.app.records import DueRecord
 from fencepost.app.retrying import changed_request
 from fencepost.app.schedules import Schedules
 from fencepost.app.scoped import acting, actor, hiding_others, jobs_to_repeat, require_job, run_check
@@ -43,7 +43,6 @@ from fencepost.ledger.journal import About
 from fencepost.ledger.keys import taken_keys
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.recording import Enqueued, record
-from fencepost.ledger.removing import Forgotten, forget
 from fencepost.ledger.requests import Cancelled, Retried
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
 _BATCH = 500  # runs per transaction: claims of nodes wait for no more than that
 
 
-class Operations(NodeActs):
+class Operations(JobActs):
     """Acts and queries on one ledger. `known` are jobs whose code is loaded; other jobs are read from the ledger."""
 
     def __init__(
@@ -350,29 +349,6 @@ class Operations(NodeActs):
         from fencepost.app.restored import RestoredLedger  # noqa: PLC0415 - rarely needed
 
         return RestoredLedger(self._ledger, self._scope)
-
-    def rename_job(
-        self, old: str, new: str, *, by: str, reason: str | None = None, effects: Sequence[str] | None = None
-    ) -> RenamedJobRecord:
-        """Rename a job in all records. No living node may have the job under either name.
-
-        `effects` are the URLs of the databases besides the ledger's that its runs write to. A bulk job needs it: its
-        checkpoints are there. An empty list says that it writes only to the ledger's own database. If this is
-        interrupted, call it again.
-        """
-        from fencepost.app.renaming import rename_job  # noqa: PLC0415 - done once in the life of a job
-
-        self._scope.require(HumanAct.RENAME_JOB)
-        who = actor(self._scope, by)
-        with acting(self._scope):
-            return rename_job(self._ledger, old, new, by=who, reason=reason, effects=effects)
-
-    def forget_job(self, name: str, *, by: str, reason: str | None = None) -> Forgotten:
-        """Forget a job that no living node has: delete its schedules, cancel its runs that have not ended."""
-        known, who = self.job(name).name, actor(self._scope, by)
-        self._scope.require(HumanAct.FORGET_JOB, known)
-        with acting(self._scope):
-            return forget(self._ledger, known, by=who, reason=reason)
 
     def _bulk_jobs(self, what: str) -> Mapping[str, BulkJob]:
         if self._bulks is None:

@@ -195,7 +195,7 @@ def _refuse_dropped(name: str, now: tuple[str, ...], before: tuple[str, ...] | N
     raise InvalidJob(
         f"job {name!r} is stored as a separate job, and has formerly={_spelled(now)} only now: due times that it "
         f"has run would run again. Leave formerly out; to move what is left of {now[0]!r}, stop the nodes that have "
-        f"either and run: fencepost jobs rename {now[0]} {name}"
+        f"either and run: fencepost jobs rename {now[0]} {name} --into-existing"
     )
 
 
