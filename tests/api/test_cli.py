@@ -169,6 +169,8 @@ ACTING = [
     "backfill settle --from 2026-01-01 --to 2026-01-05 --tz UTC --key b",
     "backfill settle --from 2026-01-01 --to 2026-01-05 --tz UTC --key b --json",
     "backfill settle --from 2020-01-01 --to 2026-01-05 --tz UTC --limit 3",
+    "backfill settle --from 2090-01-01 --to 2090-01-02 --tz UTC",
+    "backfill settle --from 2090-01-01 --to 2090-01-02 --tz UTC --dry-run",
     "schedules pause settle --for 2h --reason bank",
     "schedules resume settle --json",
     "schedules put settle:9 settle '0 7 * * 1-5' --tz Asia/Seoul --reason 'customer 9'",

@@ -115,6 +115,9 @@ def test_backfill_is_shown_before_it_is_done(app, browser):
     )
     assert "3 runs would be asked for" in page.text
     assert app.operations.runs(job="settle") == []
+    to_come = browser.get("/jobs/settle/backfill?first=now&last=2090-01-01T00:00Z")
+    assert (to_come.status, "which is still to come" in to_come.text) == (400, True)
+    assert browser.post("/jobs/settle/backfill", {**stretch, "last": "2090-01-01T00:00Z", "count": "3"}).status == 400
     assert browser.post("/jobs/settle/backfill", {**stretch, "count": "2"}).status == 400
     assert browser.post("/jobs/settle/backfill", {**stretch, "count": "3"}).status == 303
     assert len(app.operations.runs(job="settle")) == 3

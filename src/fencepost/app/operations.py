@@ -252,6 +252,7 @@ class Operations(JobActs):
             key=key,
             params=params,
             limit=MOST_BACKFILLED if limit is None else limit,
+            now_us=self._ledger.now_us(),
         )
 
     # -- changing the course of runs ---------------------------------------------------------------------------------
