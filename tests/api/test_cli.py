@@ -124,6 +124,8 @@ READING = [
     "audit verify --json",
     "audit export",
     "audit list --job ad",
+    "audit list --act retry --json",
+    "audit list --act nonsense",
     "backfill settle --from 2026-01-01 --to 2026-01-05 --tz UTC --dry-run --json",
     "users list",
     "users list --json",

@@ -176,6 +176,8 @@ def test_page_of_a_schedule_is_about_it_alone_though_its_job_has_others(app, bro
         assert "cannot be read" not in page
         assert "Next due times" in page
     assert 'href="/schedules/settle%3Ax">schedule settle:x</a>' in browser.get("/audit").text
+    unknown = browser.get("/audit?act=nonsense")
+    assert (unknown.status, "audit has no act" in unknown.text) == (400, True)
 
 
 def test_now_says_what_is_wrong_and_when_nothing_is(app, browser, dead_run):
