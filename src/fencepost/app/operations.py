@@ -43,6 +43,7 @@ from fencepost.ledger.journal import About
 from fencepost.ledger.keys import taken_keys
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.recording import Enqueued, record
+from fencepost.ledger.renaming import present_name
 from fencepost.ledger.requests import Cancelled, Retried
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class Operations(JobActs):
             raise NotAllowed("to enqueue is for programs that reach the ledger itself: trigger the job", job=job)
         if unique and key is not None:
             raise InvalidParameters("give key= or unique=True, not both: a key alone makes a request one run")
+        job = self._present_name(job, HumanAct.TRIGGER)
         request = Request(
             key=key,
             priority=priority,
@@ -159,7 +161,7 @@ class Operations(JobActs):
         ended, unless `again` is set.
         """
         require_job(self._scope, HumanAct.TRIGGER, job)
-        who = actor(self._scope, by)
+        job, who = self._present_name(job, HumanAct.TRIGGER), actor(self._scope, by)
         request = Request(key=key, priority=priority, reason=reason, requested_by=who, **self._when(at, delay))
         new_run, policy = self._requested(job, params or {}, request), self.known(job).policy
 
@@ -179,7 +181,7 @@ class Operations(JobActs):
 
     def read_params(self, job: str, typed: Mapping[str, str]) -> dict[str, Any]:
         """Convert parameters as they were typed (``-p days=3``) to the types of the job."""
-        return self.known(job).signature.coerce_text(typed, job=job)
+        return self.known(self._present_name(job, HumanAct.LOOK)).signature.coerce_text(typed, job=job)
 
     def backfill(
         self,
@@ -202,6 +204,7 @@ class Operations(JobActs):
         due times are refused unless `limit` allows them.
         """
         require_job(self._scope, HumanAct.BACKFILL, job)
+        job = self._present_name(job, HumanAct.BACKFILL)
         who, back_key = actor(self._scope, by), key or self._ledger.runtime.new_id()[:12]
         request = Request(key=key, requested_by=who, reason=reason, generation=self._generation)
         new_runs = self._due_times(
@@ -226,7 +229,7 @@ class Operations(JobActs):
         limit: int | None = None,
     ) -> list[DueRecord]:
         """Return the due times that `backfill` would request, each with its window. Requests nothing."""
-        request, key = Request(), "dry-run"
+        request, key, job = Request(), "dry-run", self._present_name(job, HumanAct.LOOK)
         new_runs = self._due_times(
             job, (first, last), schedule=schedule, request=request, key=key, params=params, limit=limit
         )
@@ -254,6 +257,15 @@ class Operations(JobActs):
             limit=MOST_BACKFILLED if limit is None else limit,
             now_us=self._ledger.now_us(),
         )
+
+    def _present_name(self, job: str, act: HumanAct) -> str:
+        """Return the name under which runs of a job are requested: where it was renamed, the new one, at once.
+
+        It stays the old name while a living node has the job under that, or this process does; and for a caller who
+        may not do `act` on the new one.
+        """
+        newer = job if job in self._known else present_name(self._ledger, job)
+        return newer if newer == job or self._scope.may(act, newer) else job
 
     # -- changing the course of runs ---------------------------------------------------------------------------------
 
