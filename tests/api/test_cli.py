@@ -187,6 +187,8 @@ ACTING = [
     "pause --queue default --reason mail --json",
     "pause --queue defualt --reason mail",
     "pause --all",
+    "resume --queue defalt",
+    "resume --queue nothing",
     "pause --reason what",
     "pauses",
     "trigger add -p a=77 --json",

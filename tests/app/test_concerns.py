@@ -158,6 +158,8 @@ def test_acknowledged_is_known_until_it_happens_anew(app: App) -> None:
     ops.concerns.unacknowledge(old.what, old.id, by="bob", reason="it is back")
     [again] = ops.concerns.list()
     assert again.sentence.endswith("and 2 more of this kind")
+    with pytest.raises(NotInLedger, match=f"^given-up {again.id} is not acknowledged; nothing was done$"):
+        ops.concerns.unacknowledge(again.what, again.id, by="bob")
     assert ops.audit.entries(act="acknowledgement withdrawn")[0].who == "bob"
     ops.retry(third, by="ann")
     assert ops.concerns.list()[0].run_id == second

@@ -318,6 +318,17 @@ def test_pause_and_resume_are_on_record(act) -> None:
     assert acts[:2] == [("schedule resumed", "bob"), ("schedule paused", "ann")]
 
 
+def test_to_resume_what_is_not_paused_names_what_is(act) -> None:
+    nothing = act("resume", "--queue", "defalt")
+    assert "the queue 'defalt' was not paused; nothing was done, and nothing else is paused\n" in nothing.stdout
+    act("pause", "--queue", "default", "--reason", "the relay is down")
+    done = act("resume", "--queue", "defalt").stdout
+    assert "nothing was done; did you mean 'default'?; " in done
+    assert "the relay is down" in done
+    assert [each["queue"] for each in act("pauses", "--json").json] == ["default"]
+    assert act("resume", "--queue", "default").stdout == "the queue 'default' is resumed\n"
+
+
 def test_an_unknown_job_is_refused_with_the_one_most_like_it(act) -> None:
     for words in (["trigger", "ad"], ["backfill", "setle", "--from", "2d", "--to", "1d"]):
         done = act(*words)
