@@ -102,6 +102,24 @@ def test_a_rename_that_was_cut_off_is_repeated_also_by_code_that_says_formerly(
     assert _jobs_of(app)["schedules"] == ["account of account", "greet of greet"]
 
 
+def test_a_rename_that_was_cut_off_is_repeated_where_the_new_name_was_on_record_and_had_nothing(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = App(app.ledger.url.text)
+    newer.command("account", ["true"])
+    publish(newer)
+    monkeypatch.setattr(moving, "_moved", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        app.operations.rename_job("settle", "account", by="ann")
+    monkeypatch.undo()
+    assert _jobs_of(app)["runs"] == ["account"]
+    with pytest.raises(LedgerRefused, match="'account' is another job on record, which has runs"):
+        app.operations.rename_job("greet", "account", by="ann")  # which nobody began
+    app.operations.rename_job("settle", "account", by="ann")
+    assert _jobs_of(app)["permissions"] == ["proxy:bob on account"]
+    newer.close()
+
+
 def test_two_that_are_the_same_work_become_one_and_what_was_deleted_and_taken_is_on_record(app: App) -> None:
     done = app.operations.rename_job("settle", "greet", by="ann", reason="one job", into_existing=True)
     assert (done.schedules, done.runs, done.schedules_deleted, done.permissions_taken) == (0, 1, ("settle",), 1)
