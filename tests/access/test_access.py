@@ -94,6 +94,22 @@ def test_only_an_admin_for_all_jobs_may_look_or_change(ledger):
     assert entries(ledger) == []
 
 
+def test_what_nobody_has_is_not_taken_and_not_on_record(ledger, access):
+    access.put_account("bob", GOOD)
+    access.give("user:bob", "operator", jobs=["settle"])
+    before = len(entries(ledger))
+    for jobs_ in (["setle"], [ALL_JOBS]):
+        assert access.take("user:bob", jobs=jobs_) == 0
+    for principal, error in (("bob", InvalidName), ("user:bobb", NoSuchAccount), ("proxy:", InvalidName)):
+        with pytest.raises(error):
+            access.take(principal)
+        with pytest.raises(error):
+            access.permissions(principal)
+    assert len(entries(ledger)) == before
+    assert access.permissions("proxy:eve") == []
+    assert access.take("user:bob") == 1
+
+
 def test_api_token_has_256_random_bits_and_ends(ledger, access):
     one = access.add_api_token("ci", "viewer", expires_in="1h")
     two = access.add_api_token("ci", "viewer", expires_in="1h")

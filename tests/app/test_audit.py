@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import pytest
 from sqlalchemy import update
 
 from fencepost import App, every
+from fencepost.access import Authentication, HostPrincipal
 from fencepost.app.auditing import read_anchors
 from fencepost.app.composing import publish
+from fencepost.core.audit_words import DONE_AS, KNOWN_WORDS, written_as
 from fencepost.core.noted import DONE_BY_PEOPLE, Noted
 from fencepost.core.rights import Caller
-from fencepost.errors import AlreadyRequested, InvalidParameters, LedgerUnavailable
+from fencepost.errors import AlreadyRequested, InvalidParameters, LedgerUnavailable, NotAllowed
 from fencepost.ledger import auditing
 from fencepost.ledger.auditing import acting_as
 from fencepost.ledger.journal import About, note
@@ -103,6 +106,32 @@ def test_bare_name_finds_each_kind_of_principal_of_that_name(app: App) -> None:
     audit = app.operations.audit
     assert {each.who for each in audit.entries(who="ann")} == {"user:ann", "host:ann"}
     assert {each.who for each in audit.entries(who="user:ann")} == {"user:ann"}
+
+
+def test_the_word_of_an_act_finds_what_was_done_and_what_was_refused(app: App) -> None:
+    run_id = app.operations.trigger("settle", by="ann").run_id
+    viewer = Authentication(app.operations).by_host(HostPrincipal("bob", {"settle": "viewer"}))
+    for refused in (lambda: viewer.cancel(run_id), lambda: viewer.schedules.pause("settle")):
+        with pytest.raises(NotAllowed):
+            refused()
+    app.operations.cancel(run_id, by="ann")
+    entries = app.operations.audit.entries
+    assert [(each.act, each.outcome) for each in entries(act="cancel")] == [
+        ("run cancelled", "done"),
+        ("cancel", "refused"),
+    ]
+    assert [each.outcome for each in entries(act="run cancelled")] == ["done"]
+    assert [each.act for each in entries(run_id=run_id)] == ["run cancelled", "cancel", "run triggered"]
+    assert [(each.act, each.job, each.schedule) for each in entries(act="pause schedule")] == [
+        ("pause schedule", "settle", "settle")
+    ]
+    with pytest.raises(InvalidParameters, match=r"the audit has no act 'nonsense'; there are: .*retry, "):
+        entries(act="nonsense")
+
+
+def test_every_act_of_people_is_found_by_the_word_of_the_act() -> None:
+    assert {*chain.from_iterable(DONE_AS.values())} == DONE_BY_PEOPLE
+    assert all(each in KNOWN_WORDS for act in DONE_AS for each in written_as(act))
 
 
 def test_entries_are_found_by_job_run_person_and_act(app: App) -> None:

@@ -106,6 +106,8 @@ def test_every_kind_is_found_worst_first_and_within_the_callers_jobs(app: App) -
     assert [each.level for each in whole] == sorted(each.level for each in whole)
     by_kind = {each.what: each for each in whole if each.job == "settle"}
     assert "should have ended 1m" in by_kind["sla-missed"].sentence
+    unserved = "no living node has job settle and takes runs from its queue: its schedule settle:extra is not planned"
+    assert by_kind["job-without-node"].sentence == unserved
     assert by_kind["given-up"].sentence == f"run {made['given-up']} of settle was given up after 2 attempts: E: boom"
     assert (by_kind["given-up"].act, by_kind["held"].act, by_kind["late"].act) == ("retry", "release", "look")
     assert by_kind["near-timeout"].run_id == made["near"]
@@ -156,6 +158,8 @@ def test_acknowledged_is_known_until_it_happens_anew(app: App) -> None:
     ops.concerns.unacknowledge(old.what, old.id, by="bob", reason="it is back")
     [again] = ops.concerns.list()
     assert again.sentence.endswith("and 2 more of this kind")
+    with pytest.raises(NotInLedger, match=f"^given-up {again.id} is not acknowledged; nothing was done$"):
+        ops.concerns.unacknowledge(again.what, again.id, by="bob")
     assert ops.audit.entries(act="acknowledgement withdrawn")[0].who == "bob"
     ops.retry(third, by="ann")
     assert ops.concerns.list()[0].run_id == second

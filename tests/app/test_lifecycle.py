@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 
 from fencepost import App, Run, at, every
 from fencepost.app import application
+from fencepost.app.composing import doubts
 from fencepost.core.events import Event, What
 from fencepost.errors import ConfigurationError, LeaseLost, LedgerUnavailable, SchemaMismatch, StoreUnavailable
 from fencepost.ledger import nodes
@@ -48,6 +50,29 @@ def test_a_node_that_can_run_nothing_and_variables_that_mean_nothing_are_reporte
     reasons = [str(event.reason) for event in heard if event.what is What.RUNNER_WARNING]
     assert any("no jobs" in reason for reason in reasons)
     assert any("did you mean 'FENCEPOST_QUEUES'?" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("queues", "says"),
+    [
+        (
+            ["mial"],
+            r"runs from mial alone, so it runs none of its jobs: .* queues default, mail \(did you mean 'mail'\?\)",
+        ),
+        (["xyz", "abc"], r"runs from xyz, abc alone, so it runs none of its jobs: .* queues default, mail; set it"),
+        (["mail", "mial"], r"no job has the queue mial, from which this node takes runs: .* queues default, mail"),
+        (["mail"], None),
+        (None, None),
+    ],
+)
+def test_queues_that_no_job_has_are_reported(tmp_path: Path, queues: list[str] | None, says: str | None) -> None:
+    app = App(f"sqlite:///{tmp_path}/ledger.db", queues=queues)
+    app.command("report", ["true"])
+    app.command("send", ["true"], queue="mail")
+    found = doubts(app)
+    assert len(found) == (says is not None)
+    if says is not None:
+        assert re.search(says, found[0])
 
 
 def state(app: App, run_id: int) -> str:

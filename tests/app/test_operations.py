@@ -230,6 +230,18 @@ class TestBackfill:
             app.operations.backfill("settle", *two_years, by="ann")
         assert app.operations.runs() == []
 
+    def test_due_times_that_are_still_to_come_are_refused_also_to_look(self, app: App) -> None:
+        now = app.operations.now()
+        ahead = (now - timedelta(hours=3), now + timedelta(hours=3))
+        due = app.operations.schedules.preview("settle", count=1)[0].next[0].due_at
+        says = rf"job 'settle' is due at {due:%Y-%m-%dT%H:%M:%S}Z \(schedule 'settle'\), which is still to come"
+        with pytest.raises(InvalidParameters, match=says):
+            app.operations.backfill("settle", *ahead, by="ann")
+        with pytest.raises(InvalidParameters, match=says):
+            app.operations.would_backfill("settle", *ahead, schedule="settle")
+        assert app.operations.runs() == []
+        assert app.operations.backfill("settle", ahead[0], due - timedelta(seconds=1), by="ann").asked == 3
+
     @pytest.mark.parametrize(
         ("job", "first", "last", "says"),
         [

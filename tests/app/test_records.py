@@ -272,6 +272,8 @@ RENAMED_JOB = {
     "runs": "integer",
     "checkpoints": "integer",
     "letters": "integer",
+    "schedules_deleted": "list of text",
+    "permissions_taken": "integer",
 }
 MOMENT = {"due_at": "instant or null", "local": "text", "note": "text or null"}
 CLOCK_CHANGE = {
@@ -654,9 +656,8 @@ def test_a_job_is_renamed(tmp_path: Path) -> None:
     publish(app)
     app.operations.trigger("add", by="ann")
     done = app.operations.rename_job("add", "sum", by="ann", reason="a better name")
-    assert read(done) == {
-        "name": "sum", "formerly": "add", "schedules": 1, "runs": 1, "checkpoints": 0, "letters": 0
-    }  # fmt: skip
+    moved = {"schedules": 1, "runs": 1, "checkpoints": 0, "letters": 0}
+    assert read(done) == {"name": "sum", "formerly": "add", **moved, "schedules_deleted": [], "permissions_taken": 0}
     with pytest.raises(ConfigurationError, match=r"name each of these databases .*effects=\[\]"):
         app.operations.rename_job("settle", "clear", by="ann")
     assert read(app.operations.rename_job("settle", "clear", by="ann", effects=[]))["name"] == "clear"

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from fencepost import App, every
+from fencepost.access import Authentication, HostPrincipal
 from fencepost.app.composing import publish
-from fencepost.errors import DuplicateRequest, InvalidJob, LedgerRefused, NoSuchJob
+from fencepost.app.operations import Operations
+from fencepost.core.rights import Scope
+from fencepost.errors import AlreadyRequested, DuplicateRequest, InvalidJob, LedgerRefused, NoSuchJob
 from fencepost.ledger import jobs, schedules
 from fencepost.ledger.moving import rename, renaming_of
 from fencepost.ledger.nodes import NewNode, join, leave
@@ -160,6 +163,26 @@ def test_a_key_given_under_the_old_name_is_the_same_request(apps: list[App], url
         after.enqueue("settle", key="order-7", at="2030-01-01T00:00Z")
 
 
+def test_what_is_asked_for_under_the_old_name_is_a_run_of_the_new_one_at_once(apps: list[App], url: str) -> None:
+    before = _program(apps, url, "nightly")
+    publish(before)
+    first = before.enqueue("nightly", key="order-7")
+    set_run(before, first.run_id, state="succeeded", ended_at=1)
+    after = _program(apps, url, "settle", formerly="nightly")
+    publish(after)
+    ops = Operations(after.ledger, Scope.direct())  # without the code of either
+    assert ops.enqueue("nightly", {}, key="order-7") == first._replace(is_new=False)
+    made = ops.run(ops.trigger("nightly", by="ann").run_id)
+    assert (made.job, made.exclusive_key) == ("settle", "job:nightly")
+    with pytest.raises(AlreadyRequested):
+        ops.trigger("settle", by="bob")
+    assert ops.backfill("nightly", "2026-01-01T00:00Z", "2026-01-01T00:00Z", by="ann").new == 1
+    only_old = Authentication(ops).by_host(HostPrincipal("eve", {"nightly": "operator", "settle": "viewer"}))
+    assert ops.run(only_old.trigger("nightly", again=True).run_id).job == "nightly"
+    _a_node(before, "nightly")
+    assert ops.run(ops.enqueue("nightly", {}).run_id).job == "nightly"
+
+
 class TestWhatIsRefused:
     def test_a_former_name_that_a_job_has_now(self) -> None:
         app = App("sqlite:///:memory:")
@@ -216,7 +239,7 @@ class TestForGood:
         queued = before.enqueue("nightly").run_id
         ledger = before.ledger
         moved = rename(ledger, renaming_of(ledger, "nightly", "settle"), by="ann", reason="clearer")
-        assert moved == (2, 1)
+        assert (moved.schedules, moved.runs) == (2, 1)
         assert _rows(before) == [("nightly:eu", "settle"), ("settle", "settle")]
         assert [_through(before, each) for each in ("settle", "nightly:eu")] == planned
         assert (before.operations.run(queued).job, before.operations.run(queued).exclusive_key) == (
@@ -253,7 +276,7 @@ class TestForGood:
         publish(after)
         _set_back(after, "settle")
         through = _through(after, "nightly")
-        rename(after.ledger, renaming_of(after.ledger, "nightly", "settle"), by="ann")
+        rename(after.ledger, renaming_of(after.ledger, "nightly", "settle", into_existing=True), by="ann")
         assert (_rows(after), _through(after, "settle")) == ([("settle", "settle")], through)
 
     def test_a_job_that_somebody_else_renames_at_the_same_time_is_not_said_to_be_renamed_twice(

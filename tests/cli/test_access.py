@@ -1,6 +1,7 @@
 """``fencepost users``, ``permissions`` and ``api-tokens``: no password in an argument, and always an admin."""
 
 import io
+import json
 import re
 import shlex
 import sys
@@ -107,6 +108,17 @@ def test_permissions_are_given_taken_and_listed(act, file):
     assert "all jobs" in act("permissions", "list", "proxy:eve").stdout
     assert act("permissions", "take", "user:ann", "--job", "ad", "--json").json["taken"] == 1
     assert act("permissions", "take", "user:ann", "--all").stdout == "took 1 permission from user:ann\n"
+    act("permissions", "give", "user:ann", "viewer", "--job", "add")
+    none = act("permissions", "take", "user:ann", "--job", "ad")
+    assert (none.returncode, none.stdout) == (1, "")
+    assert "user:ann has no permission on ad, so none was taken away; it has: viewer on add" in none.stderr
+    assert "user:ann has no permission on all jobs" in act("permissions", "take", "user:ann").stderr
+    none = act("permissions", "take", "proxy:bob", "--all", "--json")
+    assert (none.returncode, json.loads(none.stdout)) == (1, {"principal": "proxy:bob", "taken": 0})
+    for words, code in ((["bob"], 2), (["user:bob"], 1)):
+        for verb in ("list", "take"):
+            done = act("permissions", verb, *words)
+            assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (code, "", 1)
     assert "not both" in sentence(act("permissions", "take", "user:ann", "--all", "--job", "add"))
     assert "not a role" in sentence(act("permissions", "give", "user:ann", "root"))
     assert act("permissions", "give", "user:bob", "viewer").returncode == 1

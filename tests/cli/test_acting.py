@@ -268,6 +268,18 @@ def test_reprocess_wants_to_be_told_what_and_from_where() -> None:
     assert "--after-id" in call("reprocess", "--failed").stderr
 
 
+def test_a_renamed_job_is_asked_for_under_its_present_name(act, ledger: str) -> None:
+    for name, words in (("nightly", {}), ("close", {"formerly": "nightly"})):
+        app = App(ledger)
+        app.command(name, ["true"], **words)
+        publish(app)
+        app.close()
+    done = act("trigger", "nightly")
+    assert (done.returncode, done.stdout) == (0, "run 1 of close\n")
+    assert "job nightly is called close now: this is requested under that name" in done.stderr
+    assert act("show", "1", "--json").json["job"] == "close"
+
+
 def test_backfill_asks_for_each_due_time_with_its_window(act) -> None:
     span = ("--from", "2026-03-28", "--to", "2026-03-30T12:00", "--tz", "Europe/Berlin")
     planned = act("backfill", "settle", *span, "--dry-run", "--json").json
@@ -306,6 +318,17 @@ def test_pause_and_resume_are_on_record(act) -> None:
     assert resumed["next_due_at"] is not None
     acts = [(each["what"], each["by"]) for each in act("journal", "--job", "settle", "--json").json]
     assert acts[:2] == [("schedule resumed", "bob"), ("schedule paused", "ann")]
+
+
+def test_to_resume_what_is_not_paused_names_what_is(act) -> None:
+    nothing = act("resume", "--queue", "defalt")
+    assert "the queue 'defalt' was not paused; nothing was done, and nothing else is paused\n" in nothing.stdout
+    act("pause", "--queue", "default", "--reason", "the relay is down")
+    done = act("resume", "--queue", "defalt").stdout
+    assert "nothing was done; did you mean 'default'?; " in done
+    assert "the relay is down" in done
+    assert [each["queue"] for each in act("pauses", "--json").json] == ["default"]
+    assert act("resume", "--queue", "default").stdout == "the queue 'default' is resumed\n"
 
 
 def test_an_unknown_job_is_refused_with_the_one_most_like_it(act) -> None:

@@ -33,7 +33,11 @@ def test_list_shows_who_did_what_newest_first(act):
         (1, "ann", "run triggered", "direct"),
     ]
     assert "because" in act("audit", "list", "--who", "ann").stdout
-    assert "no such entry" in act("audit", "list", "--act", "nothing").stdout
+    assert "no such entry" in act("audit", "list", "--act", "retry").stdout
+    assert [each["n"] for each in act("audit", "list", "--act", "cancel", "--json").json] == [2]
+    unknown = act("audit", "list", "--act", "retried")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "the audit has no act 'retried'; did you mean 'run retried'?" in unknown.stderr
 
 
 def test_list_shows_whose_access_was_changed_and_how(act):

@@ -96,7 +96,7 @@ def test_entries_are_found_by_job_person_and_run_newest_first(ledger):
     note(ledger, HumanAct.CANCEL, job="settle", run_id=3)
     assert [row.n for row in auditing.entries(ledger, jobs={"settle"})] == [3, 1]
     assert [row.n for row in auditing.entries(ledger, jobs=frozenset())] == []
-    assert [row.n for row in auditing.entries(ledger, act="retry")] == [2, 1]
+    assert [row.n for row in auditing.entries(ledger, acts=["retry"])] == [2, 1]
     assert [row.n for row in auditing.entries(ledger, run_id=2)] == [2]
     assert [row.n for row in auditing.entries(ledger, who="bob")] == []
     assert [row.n for row in auditing.entries(ledger, before_n=3, limit=1)] == [2]

@@ -124,6 +124,9 @@ def test_backfill_is_shown_before_it_is_done(app, browser):
     )
     assert "3 runs would be asked for" in page.text
     assert app.operations.runs(job="settle") == []
+    to_come = browser.get("/jobs/settle/backfill?first=now&last=2090-01-01T00:00Z")
+    assert (to_come.status, "which is still to come" in to_come.text) == (400, True)
+    assert browser.post("/jobs/settle/backfill", {**stretch, "last": "2090-01-01T00:00Z", "count": "3"}).status == 400
     assert browser.post("/jobs/settle/backfill", {**stretch, "count": "2"}).status == 400
     assert browser.post("/jobs/settle/backfill", {**stretch, "count": "3"}).status == 303
     assert len(app.operations.runs(job="settle")) == 3
@@ -182,6 +185,8 @@ def test_page_of_a_schedule_is_about_it_alone_though_its_job_has_others(app, bro
         assert "cannot be read" not in page
         assert "Next due times" in page
     assert 'href="/schedules/settle%3Ax">schedule settle:x</a>' in browser.get("/audit").text
+    unknown = browser.get("/audit?act=nonsense")
+    assert (unknown.status, "audit has no act" in unknown.text) == (400, True)
 
 
 def test_now_says_what_is_wrong_and_when_nothing_is(app, browser, dead_run):

@@ -8,6 +8,7 @@ from sqlalchemy import update
 from fencepost.access import Access
 from fencepost.access.identity import API_TOKEN, PROXY
 from fencepost.access.tries import FREE_FOR_ADDRESS, FREE_FOR_PAIR
+from fencepost.core import audit_words
 from fencepost.core.rights import Scope
 from fencepost.web import guard, web
 from fencepost.web.doors import ProxyHeader
@@ -30,11 +31,11 @@ def on_record(app, browser):
 @pytest.mark.parametrize(
     ("headers", "host", "refused"),
     [
-        ([("Sec-Fetch-Site", "cross-site")], None, (403, guard.CROSS_SITE)),
-        ([("Origin", "https://evil.example")], None, (403, guard.CROSS_SITE)),
-        ([], None, (403, guard.CROSS_SITE)),
-        ([FROM_OUR_PAGES], "evil.example", (421, guard.OTHER_HOST)),
-        ([FROM_OUR_PAGES, ("Cookie", "a=b"), ("Cookie", "a=c")], None, (400, guard.REPEATED)),
+        ([("Sec-Fetch-Site", "cross-site")], None, (403, audit_words.CROSS_SITE)),
+        ([("Origin", "https://evil.example")], None, (403, audit_words.CROSS_SITE)),
+        ([], None, (403, audit_words.CROSS_SITE)),
+        ([FROM_OUR_PAGES], "evil.example", (421, audit_words.OTHER_HOST)),
+        ([FROM_OUR_PAGES, ("Cookie", "a=b"), ("Cookie", "a=c")], None, (400, audit_words.REPEATED)),
     ],
 )
 def test_forms_of_other_sites_other_hosts_and_double_headers(app, dead_run, headers, host, refused):

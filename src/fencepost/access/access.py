@@ -140,9 +140,12 @@ class Access:
     # -- permissions -------------------------------------------------------------------------------------------------
 
     def permissions(self, principal: str | None = None) -> list[Permission]:
-        """Return who has which role on which job."""
+        """Return who has which role on which job; raise for a principal that nobody can be."""
         self._require()
-        return accounts.permissions(self._ledger, principal=principal)
+        found = accounts.permissions(self._ledger, principal=principal)
+        if principal is not None and not found:
+            self._principal(principal)
+        return found
 
     def give(self, principal: str, role: str, *, jobs: Sequence[str] = (ALL_JOBS,), reason: str | None = None) -> None:
         """Give a principal a role on these jobs; by default on all of them."""
@@ -158,14 +161,23 @@ class Access:
         self._change(work, what="permission", of=whom, reason=reason, as_="given", detail=detail)
 
     def take(self, principal: str, *, jobs: Sequence[str] | None = None, reason: str | None = None) -> int:
-        """Take away a principal's roles on these jobs, or with None all of them; return how many there were."""
+        """Take away a principal's roles on these jobs, or with None all of them; return how many there were.
+
+        Where there were none, nothing is done, and the audit has no entry. Raise for a principal that nobody can be.
+        """
 
         def work(cursor: Cursor) -> int:
             wanted: Sequence[str | None] = [None] if jobs is None else jobs
             return sum(accounts.take(self._ledger, cursor, principal, each) for each in wanted)
 
+        def said(count: int) -> str | None:
+            return "taken" if count else None
+
         detail = {"jobs": None if jobs is None else _shown(jobs)}
-        return self._change(work, what="permission", of=principal, reason=reason, as_="taken", detail=detail)
+        count = self._change(work, what="permission", of=principal, reason=reason, said=said, detail=detail)
+        if not count:
+            self._principal(principal)
+        return count
 
     def role_reasons(self) -> list[RoleReasons]:
         """Return of which roles a reason is wanted for every act, with those of which none is wanted."""
@@ -277,15 +289,18 @@ class Access:
         of: str,
         reason: str | None,
         as_: str = "",
-        said: Callable[[T], str] | None = None,
+        said: Callable[[T], str | None] | None = None,
         detail: Mapping[str, Any] | None = None,
     ) -> T:
+        """Do the work, and record it in the audit, unless `said` says that nothing was done."""
         self._require()
         self._scope.require(HumanAct.CHANGE_ACCESS)  # also whether it wants a reason
 
         def audited(cursor: Cursor) -> T:
             result = work(cursor)
             done = as_ if said is None else said(result)
+            if done is None:
+                return result
             more = {"what": what, "of": of, "change": done, **(detail or {})}
             act = AuditAct(self._scope.caller, HumanAct.CHANGE_ACCESS, reason=reason, detail=more)
             auditing.record(self._ledger, cursor, act)

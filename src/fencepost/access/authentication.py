@@ -19,9 +19,10 @@ from fencepost.access import passwords
 from fencepost.access.access import LOGIN_IDLE_S, LOGIN_LASTS_S, TOKEN_MARK, account_name, role_named
 from fencepost.access.authorized import Authorized
 from fencepost.access.identity import API_TOKEN, HOST, LINK, LOGIN, PROXY, Identity, Known, Recent
-from fencepost.access.refusals import LOG_IN, LOG_OUT, Refusals, Unknown
+from fencepost.access.refusals import Refusals, Unknown
 from fencepost.access.tries import Tries
 from fencepost.app.operations import Operations
+from fencepost.core.audit_words import LOG_IN, LOG_OUT
 from fencepost.core.rights import ALL_JOBS, Caller, Role, Scope
 from fencepost.core.tick import instant
 from fencepost.errors import InvalidName, NotAuthenticated, TooManyTries

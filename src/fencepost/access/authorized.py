@@ -367,12 +367,14 @@ class Authorized:
             HumanAct.DRAIN_NODE, reason, lambda ops: ops.drain_node(node, by=CALLER, reason=reason), node=node
         )
 
-    def rename_job(self, old: str, new: str, *, reason: str | None = None) -> RenamedJobRecord:
+    def rename_job(
+        self, old: str, new: str, *, reason: str | None = None, into_existing: bool = False
+    ) -> RenamedJobRecord:
         """Give a job another name for good. For one with effects in other databases, use the command line."""
         return self._authority.acts(
             HumanAct.RENAME_JOB,
             reason,
-            lambda ops: ops.rename_job(old, new, by=CALLER, reason=reason),
+            lambda ops: ops.rename_job(old, new, by=CALLER, reason=reason, into_existing=into_existing),
             job=old,
             new=new,
         )

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fencepost.core.audit_words import LOG_IN, SEVERAL
+from fencepost.core.identity import LONGEST_NAME, LONGEST_SCHEDULE_ID
 from fencepost.core.rights import Caller
 from fencepost.errors import FencepostError
 from fencepost.ledger import auditing
@@ -27,8 +29,8 @@ MOST_ENTRIES = 10  # a minute and principal; a person who tries the wrong button
 MOST_COUNTED = 100  # accounts and addresses in one write; the rest of them are one number
 WRITE_EVERY_S = 1.0  # so that refusals before authentication cannot load the ledger
 REFUSED = "refused"
-LOG_IN, LOG_OUT = "log in", "log out"
 _MINUTE_S = 60.0
+_LARGEST_ID = 2**63 - 1
 _LONGEST = 200  # names come from callers without rights: keep the entry small
 
 
@@ -68,9 +70,16 @@ class Refusals:
 
     def record(self, caller: Caller, act: str, error: FencepostError, asked: Mapping[str, Any]) -> None:
         """Record that a known caller was refused. `asked` is what the request named; it may not exist."""
-        job = getattr(error, "job", None) if isinstance(getattr(error, "job", None), str) else None
         detail = {"why": type(error).__name__, **{name: _short(value) for name, value in asked.items()}}
-        said = AuditAct(caller, act, job=job, outcome=REFUSED, detail=detail)
+        said = AuditAct(
+            caller,
+            act,
+            job=_name(getattr(error, "job", None), LONGEST_NAME) or _name(asked.get("job"), LONGEST_NAME),
+            run_id=_run_id(asked.get("run")),
+            schedule=_name(asked.get("schedule"), LONGEST_SCHEDULE_ID),
+            outcome=REFUSED,
+            detail=detail,
+        )
         with self._lock:
             minute = self._minute(caller)
             is_own = minute.entries < MOST_ENTRIES
@@ -141,13 +150,22 @@ class Refusals:
 
 
 def _of_known(minute: _Minute) -> AuditAct:
-    return AuditAct(minute.caller, "several acts", outcome=REFUSED, detail={"count": minute.counted})
+    return AuditAct(minute.caller, SEVERAL, outcome=REFUSED, detail={"count": minute.counted})
 
 
 def _of_unknown(counted: tuple[tuple[int, Unknown], int]) -> AuditAct:
     (_, who), number = counted
     name = "unknown" if who.account is None else f"user:{who.account}"
     return AuditAct(Caller(name, who.how, who.address), who.act, outcome=REFUSED, detail={"count": number})
+
+
+def _name(value: object, longest: int) -> str | None:
+    """Return what can be the name of a job or the id of a schedule; the rest of what was asked is in the details."""
+    return value if isinstance(value, str) and 0 < len(value) <= longest else None
+
+
+def _run_id(value: object) -> int | None:
+    return value if isinstance(value, int) and 0 < value <= _LARGEST_ID else None
 
 
 def _short(value: object) -> object:

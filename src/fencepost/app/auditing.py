@@ -16,6 +16,8 @@ from fencepost.app.numbers import is_id, page_edge, page_limit
 from fencepost.app.records.audit import AnchorRecord, AuditRecord, VerifiedRecord
 from fencepost.app.scoped import actor
 from fencepost.core.audit import Break, ChainEnd, ChainRow, Damage, breaks
+from fencepost.core.audit_words import KNOWN_WORDS, written_as
+from fencepost.core.nearest import suggestion
 from fencepost.core.rights import Caller, HumanAct, Scope
 from fencepost.core.tick import instant
 from fencepost.engine.requesting import instant_us
@@ -46,7 +48,11 @@ class Audit:
         before_n: int | None = None,
         limit: int = 100,
     ) -> list[AuditRecord]:
-        """Return entries, newest first."""
+        """Return entries, newest first.
+
+        `act` is a word of the audit, or the act itself: ``retry`` finds those that were done and those refused. Raise
+        `InvalidParameters` for a word that the audit never uses.
+        """
         self._scope.require(HumanAct.READ_AUDIT)
         if run_id is not None and not is_id(run_id):
             return []
@@ -54,11 +60,13 @@ class Audit:
             self._ledger,
             jobs=None if job is None else (job,),
             who=who,
-            act=act,
+            acts=None if act is None else written_as(act),
             run_id=run_id,
             before_n=page_edge(before_n),
             limit=page_limit(limit),
         )
+        if act is not None and not found and act not in KNOWN_WORDS:
+            raise InvalidParameters(f"the audit has no act {act!r}; {suggestion(act, KNOWN_WORDS)}")
         return [AuditRecord.of(row) for row in found]
 
     def anchor(self) -> AnchorRecord:

@@ -7,7 +7,7 @@ processes (``fencepost run`` and ``app.start(processes=True)``: `fencepost.app.w
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -275,7 +275,28 @@ def doubts(app: App) -> list[str]:
             "the application has no jobs, so this node will run nothing; is the module that declares them imported "
             "where the App is?"
         )
+    elif doubt := doubtful_queues(app.settings.queues, {job.policy.queue for job in app.jobs.values()}):
+        found.append(doubt)
     return found
+
+
+def doubtful_queues(taken: Sequence[str], known: Collection[str]) -> str | None:
+    """Return what is odd about the queues from which a node takes runs, given those of its jobs; None if nothing is.
+
+    Not an error: somebody may change the queue of a job in the settings of another node, or later.
+    """
+    unknown = [each for each in dict.fromkeys(taken) if each not in known]
+    if not unknown:
+        return None
+    near = suggestion(unknown[0], known)
+    have = f"jobs of this application have the queue{'' if len(known) == 1 else 's'} {', '.join(sorted(known))}"
+    hint = f" ({near})" if near.startswith("did") else ""
+    set_by = "set it with --queues, FENCEPOST_QUEUES or queues="
+    if len(unknown) == len(set(taken)):
+        return (
+            f"this node takes runs from {', '.join(unknown)} alone, so it runs none of its jobs: {have}{hint}; {set_by}"
+        )
+    return f"no job has the queue {', '.join(unknown)}, from which this node takes runs: {have}{hint}; {set_by}"
 
 
 def refuse_unknown_jobs(app: App) -> None:

@@ -105,7 +105,7 @@ class Concerns:
         with acting(self._scope):
             about = _about(found, who)._replace(reason=reason)
             if not unacknowledge(self._ledger, what, known, about=about, also=also):
-                raise _not_listed(what, id)
+                raise NotInLedger(f"{what} {id} is not acknowledged; nothing was done")
 
     def _rows(self) -> builtins.list[_Row]:
         finder = ConcernFinder(self._ledger, self._scope, self._ask, self._shown)

@@ -218,7 +218,9 @@ class ConcernFinder:
             yield self._of_schedule(ConcernKind.NOT_PLANNED, row, due_us, words)
         for row in attention.unserved(self._ledger, self._seen, limit=_ROWS):
             since_us = row.no_node_since or 0
-            words = f"no living node has job {row.job}, so its schedule {row.id} is not planned"
+            words = (
+                f"no living node has job {row.job} and takes runs from its queue: its schedule {row.id} is not planned"
+            )
             yield self._of_schedule(ConcernKind.JOB_WITHOUT_NODE, row, since_us, words)
 
     def _of_schedule(self, kind: ConcernKind, row: StoredSchedule, since_us: int, words: str) -> FoundConcern:

@@ -14,11 +14,11 @@ from copy import copy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from fencepost.app.job_acts import JobActs
 from fencepost.app.looking import optional_us
-from fencepost.app.node_acts import NodeActs
 from fencepost.app.numbers import existing_run_id, page_edge, page_limit
 from fencepost.app.people import requesting_run
-from fencepost.app.records import DueRecord, RenamedJobRecord
+from fencepost.app.records import DueRecord
 from fencepost.app.retrying import changed_request
 from fencepost.app.schedules import Schedules
 from fencepost.app.scoped import acting, actor, hiding_others, jobs_to_repeat, require_job, run_check
@@ -43,7 +43,7 @@ from fencepost.ledger.journal import About
 from fencepost.ledger.keys import taken_keys
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.recording import Enqueued, record
-from fencepost.ledger.removing import Forgotten, forget
+from fencepost.ledger.renaming import present_name
 from fencepost.ledger.requests import Cancelled, Retried
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _BATCH = 500  # runs per transaction: claims of nodes wait for no more than that
 
 
-class Operations(NodeActs):
+class Operations(JobActs):
     """Acts and queries on one ledger. `known` are jobs whose code is loaded; other jobs are read from the ledger."""
 
     def __init__(
@@ -124,6 +124,7 @@ class Operations(NodeActs):
             raise NotAllowed("to enqueue is for programs that reach the ledger itself: trigger the job", job=job)
         if unique and key is not None:
             raise InvalidParameters("give key= or unique=True, not both: a key alone makes a request one run")
+        job = self._present_name(job, HumanAct.TRIGGER)
         request = Request(
             key=key,
             priority=priority,
@@ -160,7 +161,7 @@ class Operations(NodeActs):
         ended, unless `again` is set.
         """
         require_job(self._scope, HumanAct.TRIGGER, job)
-        who = actor(self._scope, by)
+        job, who = self._present_name(job, HumanAct.TRIGGER), actor(self._scope, by)
         request = Request(key=key, priority=priority, reason=reason, requested_by=who, **self._when(at, delay))
         new_run, policy = self._requested(job, params or {}, request), self.known(job).policy
 
@@ -180,7 +181,7 @@ class Operations(NodeActs):
 
     def read_params(self, job: str, typed: Mapping[str, str]) -> dict[str, Any]:
         """Convert parameters as they were typed (``-p days=3``) to the types of the job."""
-        return self.known(job).signature.coerce_text(typed, job=job)
+        return self.known(self._present_name(job, HumanAct.LOOK)).signature.coerce_text(typed, job=job)
 
     def backfill(
         self,
@@ -203,6 +204,7 @@ class Operations(NodeActs):
         due times are refused unless `limit` allows them.
         """
         require_job(self._scope, HumanAct.BACKFILL, job)
+        job = self._present_name(job, HumanAct.BACKFILL)
         who, back_key = actor(self._scope, by), key or self._ledger.runtime.new_id()[:12]
         request = Request(key=key, requested_by=who, reason=reason, generation=self._generation)
         new_runs = self._due_times(
@@ -227,7 +229,7 @@ class Operations(NodeActs):
         limit: int | None = None,
     ) -> list[DueRecord]:
         """Return the due times that `backfill` would request, each with its window. Requests nothing."""
-        request, key = Request(), "dry-run"
+        request, key, job = Request(), "dry-run", self._present_name(job, HumanAct.LOOK)
         new_runs = self._due_times(
             job, (first, last), schedule=schedule, request=request, key=key, params=params, limit=limit
         )
@@ -253,7 +255,17 @@ class Operations(NodeActs):
             key=key,
             params=params,
             limit=MOST_BACKFILLED if limit is None else limit,
+            now_us=self._ledger.now_us(),
         )
+
+    def _present_name(self, job: str, act: HumanAct) -> str:
+        """Return the name under which runs of a job are requested: where it was renamed, the new one, at once.
+
+        It stays the old name while a living node has the job under that, or this process does; and for a caller who
+        may not do `act` on the new one.
+        """
+        newer = job if job in self._known else present_name(self._ledger, job)
+        return newer if newer == job or self._scope.may(act, newer) else job
 
     # -- changing the course of runs ---------------------------------------------------------------------------------
 
@@ -350,29 +362,6 @@ class Operations(NodeActs):
         from fencepost.app.restored import RestoredLedger  # noqa: PLC0415 - rarely needed
 
         return RestoredLedger(self._ledger, self._scope)
-
-    def rename_job(
-        self, old: str, new: str, *, by: str, reason: str | None = None, effects: Sequence[str] | None = None
-    ) -> RenamedJobRecord:
-        """Rename a job in all records. No living node may have the job under either name.
-
-        `effects` are the URLs of the databases besides the ledger's that its runs write to. A bulk job needs it: its
-        checkpoints are there. An empty list says that it writes only to the ledger's own database. If this is
-        interrupted, call it again.
-        """
-        from fencepost.app.renaming import rename_job  # noqa: PLC0415 - done once in the life of a job
-
-        self._scope.require(HumanAct.RENAME_JOB)
-        who = actor(self._scope, by)
-        with acting(self._scope):
-            return rename_job(self._ledger, old, new, by=who, reason=reason, effects=effects)
-
-    def forget_job(self, name: str, *, by: str, reason: str | None = None) -> Forgotten:
-        """Forget a job that no living node has: delete its schedules, cancel its runs that have not ended."""
-        known, who = self.job(name).name, actor(self._scope, by)
-        self._scope.require(HumanAct.FORGET_JOB, known)
-        with acting(self._scope):
-            return forget(self._ledger, known, by=who, reason=reason)
 
     def _bulk_jobs(self, what: str) -> Mapping[str, BulkJob]:
         if self._bulks is None:

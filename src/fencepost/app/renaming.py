@@ -20,13 +20,20 @@ if TYPE_CHECKING:
 
 
 def rename_job(
-    ledger: Ledger, old: str, new: str, *, by: str, reason: str | None, effects: Sequence[str] | None
+    ledger: Ledger,
+    old: str,
+    new: str,
+    *,
+    by: str,
+    reason: str | None,
+    effects: Sequence[str] | None,
+    into_existing: bool,
 ) -> RenamedJobRecord:
     """Rename first in the databases of effects, each in one transaction, and then in the ledger.
 
     The audit has an entry before that, because what is renamed first stays renamed if the rest is cut off.
     """
-    found = moving.renaming_of(ledger, old, new)
+    found = moving.renaming_of(ledger, old, new, into_existing=into_existing)
     if effects is None:
         _refuse_bulk(ledger, {old, new})
     with ExitStack() as opened:
@@ -42,6 +49,8 @@ def rename_job(
         runs=done.runs,
         checkpoints=sum(each.checkpoints for each in moved),
         letters=sum(each.letters for each in moved),
+        schedules_deleted=done.deleted,
+        permissions_taken=done.taken,
     )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fencepost.app.operations import Operations
-    from fencepost.app.records import AttemptRecord, DueRecord, RunRecord
+    from fencepost.app.records import AttemptRecord, DueRecord, JobRecord, RunRecord
     from fencepost.ledger.requests import Retried
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ def trigger(
     """
     typed = typed_params(params or [])
     with front(ledger) as ops:
-        ops.job(job)
+        job = _present_name(ops.job(job))
         with _duplicates_as_json(as_json=as_json):
             asked = ops.trigger(
                 job,
@@ -244,8 +244,8 @@ def backfill(
     Example: fencepost backfill settle --from 2026-01-01T00:00Z --to 2026-01-31T23:59Z --dry-run
     """
     with front(ledger) as ops:
-        known = ops.job(job)
-        now = ops.now()
+        job = _present_name(ops.job(job))
+        known, now = ops.job(job), ops.now()
         stretch = [needed_time(text, what=what, now=now, tz=tz) for text, what in ((first, "--from"), (last, "--to"))]
         if dry_run:
             _print_dues(ops.would_backfill(job, *stretch, schedule=schedule or None, limit=limit), as_json=as_json)
@@ -268,6 +268,14 @@ def backfill(
         f"requested {count}; to repeat this call safely: --key {made.key}",
         as_json=as_json,
     )
+
+
+def _present_name(known: JobRecord) -> str:
+    """Return the name under which runs of a job are requested now, and say so if it is another one."""
+    if known.renamed_to is None or known.nodes:  # a living node still has it under that name
+        return known.name
+    messages.complain(f"job {known.name} is called {known.renamed_to} now: this is requested under that name")
+    return known.renamed_to
 
 
 def _paused(ops: Operations, run_id: int) -> str:

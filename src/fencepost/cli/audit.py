@@ -44,7 +44,9 @@ def list_entries(
     job: Annotated[str, typer.Option(metavar="JOB", help="Only about this job.", show_default=False)] = "",
     run: Annotated[int | None, typer.Option(metavar="RUN", help="Only about this run.", show_default=False)] = None,
     who_: Annotated[str, typer.Option("--who", metavar="NAME", help="Only what NAME did.", show_default=False)] = "",
-    act: Annotated[str, typer.Option(metavar="ACT", help="Only this act, such as retry.", show_default=False)] = "",
+    act: Annotated[
+        str, typer.Option(metavar="ACT", help="Only this act, such as retry, done or refused.", show_default=False)
+    ] = "",
     limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
     before: Annotated[
         int | None, typer.Option(metavar="N", help="Only entries older than number N.", show_default=False)

@@ -88,12 +88,18 @@ def rename(
         ),
     ] = None,
     *,
+    into_existing: Annotated[
+        bool, typer.Option("--into-existing", help="Let OLD join the job NEW, which has runs or schedules of its own.")
+    ] = False,
     by: By = "",
     reason: Reason = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
     """Rename a job in all records. No living node may have the job under either name.
+
+    Where NEW is another job, this is refused. With --into-existing the two become one: where both have a schedule in
+    the code, that of OLD is deleted, and permissions on OLD are taken away.
 
     A simpler way, which stops no node: deploy the new name with formerly="OLD" in the code.
     After this command, use the new name in the code, without formerly. If it is interrupted, repeat it.
@@ -105,7 +111,9 @@ def rename(
     """
     with front(ledger) as ops:
         elsewhere = None if not effects else [url for url in effects if url != _OWN]
-        done = ops.rename_job(old, new, effects=elsewhere, by=who(by), reason=reason or None)
+        done = ops.rename_job(
+            old, new, effects=elsewhere, by=who(by), reason=reason or None, into_existing=into_existing
+        )
     moved = (
         counted(done.schedules, "schedule"),
         counted(done.runs, "run"),
@@ -113,6 +121,11 @@ def rename(
         counted(done.letters, "dead letter"),
     )
     sentence = f"job {old} is {new} now: {', '.join(moved)}; its code needs no formerly"
+    if done.schedules_deleted:
+        sentence += f"\ndeleted, since {new} has its own: {', '.join(done.schedules_deleted)} (fencepost journal)"
+    if done.permissions_taken:
+        taken = counted(done.permissions_taken, "permission")
+        sentence += f"\n{taken} on {old} taken away: who needs {new} is given it by fencepost permissions give"
     return answer(document(done), sentence, as_json=as_json)
 
 

@@ -23,9 +23,12 @@ from fencepost.cli.ledger_options import (
 from fencepost.cli.messages import complain
 from fencepost.cli.output import answer, draw_rows, print_json, to_the_second
 from fencepost.core.duration import typed_duration
+from fencepost.core.nearest import suggestion
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fencepost.app.operations import Operations
     from fencepost.app.records import PauseRecord
 
@@ -79,8 +82,19 @@ def resume(
         done = ops.pauses.resume(what, by=who(by), reason=reason or None)
     name = "everything" if what is None else f"the queue {what!r}"
     words = f"{name} is resumed" if done.was_paused else f"{name} was not paused; nothing was done"
-    left = "".join(f"; {each.sentence}" for each in done.left if what is None or each.concerns(what))
+    words += "" if done.was_paused or what is None else _meant(what, done.left)
+    shown = [each for each in done.left if not done.was_paused or what is None or each.concerns(what)]
+    left = "".join(f"; {each.sentence}" for each in shown)
     return answer(document(done), words + left, as_json=as_json)
+
+
+def _meant(queue: str, left: Sequence[PauseRecord]) -> str:
+    """Return what to add where a queue was not paused: the paused one that was meant, or that none is."""
+    found = [each.queue for each in left if each.queue is not None]
+    near = suggestion(queue, found) if found else ""
+    if near.startswith("did"):
+        return f"; {near}"
+    return "" if left else ", and nothing else is paused"
 
 
 def pauses(*, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:

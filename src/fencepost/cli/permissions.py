@@ -10,14 +10,14 @@ from fencepost.cli.access_options import JobNames, PrincipalName, RoleName, acce
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, Reason
 from fencepost.cli.output import answer, at, counted, draw_rows, print_json
-from fencepost.errors import ConfigurationError
+from fencepost.errors import ConfigurationError, NotInLedger
 
 if TYPE_CHECKING:
     from fencepost.ledger.accounts import Permission, RoleReasons
 
 app = typer.Typer(
     help="Who may do what: roles on jobs.\n\nExample: fencepost permissions give user:ann operator --job settle",
-    epilog="Exit code 1: there is no such account; 2: bad input, or it would leave no admin.",
+    epilog="Exit code 1: there is no such account or permission; 2: bad input, or it would leave no admin.",
     no_args_is_help=True,
 )
 
@@ -63,14 +63,32 @@ def take(
 ) -> int:
     """Take away the role on each --job, or with --all every role. Without either, the role that is for all jobs.
 
+    Exit code 1: there is no such account, or it has no such permission; nothing was done.
+
     Example: fencepost permissions take user:ann --job settle
     """
     if job and everything:
         raise ConfigurationError("give --job or --all, not both")
     with access(ledger, by) as change:
         count = change.take(principal, jobs=None if everything else job or [""], reason=reason or None)
+        has = [] if count else change.permissions(principal)
+    if not count:
+        return _took_nothing(
+            principal, "" if everything else f" on {', '.join(job or ['all jobs'])}", has, is_json=as_json
+        )
     said = f"took {counted(count, 'permission')} from {principal}"
     return answer({"principal": principal, "taken": count}, said, as_json=as_json)
+
+
+def _took_nothing(principal: str, where: str, has: list[Permission], *, is_json: bool) -> int:
+    """Say that a principal has no such permission, and which it has."""
+    if is_json:
+        print_json({"principal": principal, "taken": 0})
+        return Exit.UNKNOWN
+    others = ", ".join(f"{each.role} on {each.job or 'all jobs'}" for each in has)
+    raise NotInLedger(
+        f"{principal} has no permission{where}, so none was taken away" + (f"; it has: {others}" if others else "")
+    )
 
 
 @app.command("list")

@@ -35,14 +35,19 @@ def backfill_requests(
     key: str,
     params: Mapping[str, Any] | None,
     limit: int,
+    now_us: int,
 ) -> list[Requested]:
-    """Return one request per due time of `schedules` within `range_us`, both ends included."""
+    """Return one request per due time of `schedules` within `range_us`, both ends included.
+
+    Raise if one of them is still to come: its schedule makes that run when it is due.
+    """
     first_us, last_us = range_us
     if not schedules:
         raise InvalidParameters(f"job {job.name!r} has no such schedule, so there are no due times to fill")
     if last_us < first_us:
         raise InvalidParameters(f"the range ends ({spelled_us(last_us)}) before it begins ({spelled_us(first_us)})")
     parsed = [(row, schedule_from_json(row.spec)) for row in schedules]
+    _refuse_to_come(job, parsed, now_us, last_us=last_us)
     total = sum(schedule.count(first_us - 1, last_us) for _, schedule in parsed)
     if total > limit:
         raise InvalidParameters(
@@ -54,6 +59,19 @@ def backfill_requests(
         for row, schedule in parsed
         for due_us in schedule.dues(first_us - 1, last_us, total)
     ]
+
+
+def _refuse_to_come(
+    job: KnownJob, parsed: Sequence[tuple[StoredSchedule, Schedule]], now_us: int, *, last_us: int
+) -> None:
+    to_come = [(due_us, row.id) for row, each in parsed if (due_us := each.due_after(now_us)) is not None]
+    due_us, schedule = min(to_come, default=(last_us + 1, ""))
+    if due_us <= last_us:
+        raise InvalidParameters(
+            f"a back-fill runs due times of the past, and job {job.name!r} is due at {spelled_us(due_us)} (schedule "
+            f"{schedule!r}), which is still to come: by the ledger's clock it is {spelled_us(now_us)}. Nothing was "
+            "requested: end the range before that. Its schedule makes that run when it is due"
+        )
 
 
 def _requested(

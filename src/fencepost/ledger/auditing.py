@@ -194,12 +194,12 @@ def entries(
     *,
     jobs: Collection[str] | None = None,
     who: str | None = None,
-    act: str | None = None,
+    acts: Collection[str] | None = None,
     run_id: int | None = None,
     before_n: int | None = None,
     limit: int = 100,
 ) -> list[AuditRow]:
-    """Return entries, newest first. `jobs` limits them to those about these jobs; None returns all.
+    """Return entries, newest first. `jobs` limits them to those about these jobs, `acts` to these words; None: all.
 
     `who` is a principal such as ``user:ann``, or a bare name, which stands for every kind of principal of that name.
     """
@@ -209,10 +209,11 @@ def entries(
         query = query.where(c.job.in_(sorted(jobs)))
     if who is not None:
         query = query.where(c.who.in_([who] if ":" in who else [who, *(f"{kind}:{who}" for kind in _PRINCIPALS)]))
-    for column, value in ((c.act, act), (c.run_id, run_id)):
-        if value is not None:
-            query = query.where(column == value)
-    if act is None:
+    if run_id is not None:
+        query = query.where(c.run_id == run_id)
+    if acts is not None:
+        query = query.where(c.act.in_(sorted(acts)))
+    if acts is None:
         bounded = query if before_n is None else query.where(c.n < before_n)
         return database.read(lambda cursor: [_audit_row(row) for row in database.rows(cursor, bounded)])
     return database.read(lambda cursor: _in_stretches(database, cursor, query, before_n, limit))

@@ -5,7 +5,9 @@
 and the code needs no `formerly`. So no living node may have either name.
 
 **Promises.** `planned_through` of schedules stays, so no due time is planned again. Runs are moved in batches, and the
-rest in one transaction at the end, with a journal entry. An interrupted call can be repeated.
+rest in one transaction at the end, with a journal entry. An interrupted call can be repeated. Two jobs become one only
+if a person says so (`fencepost.ledger.merging`): then each schedule that is deleted has an entry of its own, and those
+who had a permission on the old name get none on the other job.
 
 **Not promised.** That a request whose key was used before is recognized as the same one afterwards: it is refused as
 another request under that key. Anything, if a node that has either name starts in the meantime.
@@ -14,15 +16,17 @@ another request under that key. Anything, if a node that has either name starts 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import delete, select, update
 
 from fencepost.core.identity import fitted, job_name
+from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
 from fencepost.errors import LedgerRefused, NoSuchJob
-from fencepost.ledger.accounts import move_permissions
+from fencepost.ledger.accounts import forget_permissions, move_permissions
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -30,6 +34,7 @@ from fencepost.ledger.dialects.statements import LedgerStatements, statements_fo
 from fencepost.ledger.figures import move_figures
 from fencepost.ledger.jobs import jobs
 from fencepost.ledger.journal import About, note
+from fencepost.ledger.merging import refuse_merge, refuse_other_owner, refuse_schedules_of_others
 from fencepost.ledger.nodes import living_nodes
 from fencepost.ledger.renaming import formers
 from fencepost.ledger.schedule_rows import CODE, DUES, ScheduleChange, StoredSchedule, every_row, locked_row, update_row
@@ -44,11 +49,16 @@ _MOVE = "UPDATE {run} SET job = %s, schedule = %s, exclusive_key = %s WHERE id =
 
 
 class Renaming(NamedTuple):
-    """The old name and the new one. `runtime` are the ids of schedules that were created at run time."""
+    """The old name and the new one. `runtime` are the ids of schedules that were created at run time.
+
+    `there`: which of the new names are on record already. `is_merge`: as another job, which the old one joins.
+    """
 
     old: str
     new: str
     runtime: tuple[str, ...] = ()
+    there: tuple[str, ...] = ()
+    is_merge: bool = False
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -76,26 +86,26 @@ class Renaming(NamedTuple):
 
 
 class Renamed(NamedTuple):
-    """How much was moved."""
+    """How much was moved, and what the other job did not take over: ids of schedules, and a number of permissions."""
 
     schedules: int
     runs: int
+    deleted: tuple[str, ...] = ()
+    taken: int = 0
 
 
-def renaming_of(database: Database, old: str, new: str) -> Renaming:
-    """Return what is to be renamed, or raise: both names must fit what is stored, and no living node may have them."""
+def renaming_of(database: Database, old: str, new: str, *, into_existing: bool = False) -> Renaming:
+    """Return what is to be renamed, or raise: both names must fit what is stored, and no living node may have them.
+
+    Where `new` is another job, with runs, schedules or permissions, raise unless `into_existing` is set.
+    """
     known = {row.name: formers(row.policy) for row in jobs(database)}
     if job_name(old) == job_name(new):
         raise LedgerRefused(f"job {old!r} already has that name")
-    if old not in known and known.get(new, ())[:1] != (old,):
-        raise NoSuchJob(old)
-    if known.get(old):
-        raise LedgerRefused(f"job {old!r} has an earlier name; run: fencepost jobs rename {known[old][0]} {new}")
-    if known.get(new, (old,)) not in ((), (old,)):
-        raise LedgerRefused(
-            f"job {new!r} has other former names: {', '.join(known[new])}; list all of them in its code"
-        )
-    found = Renaming(old, new, _runtime_schedules(database, (old, new)))
+    _refuse_names(known, old, new)
+    there = tuple(new + each for each in _SUFFIXES if new + each in known)
+    is_other = bool(there) and known.get(new, ())[:1] != (old,)
+    found = Renaming(old, new, _runtime_schedules(database, (old, new)), there, is_other and into_existing)
     names = {name for pair in found.pairs for name in pair}
     for node in living_nodes(database):
         if has := sorted(names.intersection(node.jobs)):
@@ -103,7 +113,22 @@ def renaming_of(database: Database, old: str, new: str) -> Renaming:
                 f"the living node {node.name} has job {has[0]!r}: stop the nodes that have either name first; or, "
                 f"without stopping anything, deploy the new name with formerly={old!r} in the code"
             )
+    if is_other and not into_existing:
+        refuse_merge(database, old, [pair[1] for pair in found.pairs])
+    refuse_schedules_of_others(database, old, new, found.schedule)
     return found
+
+
+def _refuse_names(known: Mapping[str, tuple[str, ...]], old: str, new: str) -> None:
+    """Raise if the names do not fit what is stored: the jobs on record, with their former names."""
+    if old not in known and known.get(new, ())[:1] != (old,):
+        raise NoSuchJob(old, suggestion(old, known)) if known else NoSuchJob(old)
+    if known.get(old):
+        raise LedgerRefused(f"job {old!r} has an earlier name; run: fencepost jobs rename {known[old][0]} {new}")
+    if known.get(new, (old,)) not in ((), (old,)):
+        raise LedgerRefused(
+            f"job {new!r} has other former names: {', '.join(known[new])}; list all of them in its code"
+        )
 
 
 def _runtime_schedules(database: Database, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -120,10 +145,9 @@ def rename(database: Database, renaming: Renaming, *, by: str, reason: str | Non
         _refuse_running(connection, statements, renaming)
         runs = sum(_move_runs(connection, statements, renaming, old, new) for old, new in renaming.pairs)
         about = About(job=renaming.new, by=by, reason=reason)
-        schedules = connection.write(partial(_moved, database, renaming, about, runs))
+        return connection.write(partial(_moved, database, renaming, about, runs))
     finally:
         connection.rest()
-    return Renamed(schedules, runs)
 
 
 def _refuse_running(connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming) -> None:
@@ -163,36 +187,76 @@ def _move_found(
     return count
 
 
-def _moved(database: Database, renaming: Renaming, about: About, runs: int, cursor: Cursor) -> int:
+def _moved(database: Database, renaming: Renaming, about: About, runs: int, cursor: Cursor) -> Renamed:
+    _refuse_newcomer(database, cursor, renaming)
     c = database.tables.schedule.c
     query = every_row(database).where(c.job.in_([renaming.old, renaming.new])).order_by(c.id).with_for_update()
     rows = [StoredSchedule(*row) for row in database.rows(cursor, query)]
-    moved = sum(_move_schedule(database, cursor, renaming, row) for row in rows)
+    deleted = tuple(row.id for row in rows if _is_deleted(database, cursor, renaming, row, about))
+    moved = sum(_is_old(renaming, row) for row in rows) - len(deleted)
     _move_job(database, cursor, renaming)
-    permissions = sum(move_permissions(database, cursor, old, new) for old, new in renaming.pairs)
+    permissions = taken = 0
     for old, new in renaming.pairs:
+        if renaming.is_merge:
+            taken += forget_permissions(database, cursor, old)
+        else:
+            permissions += move_permissions(database, cursor, old, new)
         move_figures(database, cursor, old, new)
     detail = {"formerly": renaming.old, "schedules": moved, "runs": runs, "permissions": permissions}
+    merged = {"into_existing": True, "schedules_deleted": [*deleted], "permissions_taken": taken}
+    detail |= merged if renaming.is_merge else {}
     note(database, cursor, Noted.JOB_RENAMED, about._replace(detail=detail))
-    return moved
+    return Renamed(moved, runs, deleted, taken)
 
 
-def _move_schedule(database: Database, cursor: Cursor, renaming: Renaming, row: StoredSchedule) -> bool:
-    """Move a schedule to the new name. If that exists, it is planned from the later `planned_through` of the two."""
+def _refuse_newcomer(database: Database, cursor: Cursor, renaming: Renaming) -> None:
+    """Refuse to merge with a job that was recorded, or renamed, since it was looked whether there is one."""
+    c = database.tables.job.c
+    names = [new for _, new in renaming.pairs if new not in renaming.there]
+    if found := database.rows(cursor, select(c.name).where(c.name.in_(names)).order_by(c.name)):
+        raise LedgerRefused(
+            f"job {found[0][0]!r} was recorded while {renaming.old!r} was being renamed, which is not done: look at "
+            f"both (fencepost jobs), stop the nodes that have either, and run the same command again"
+        )
+
+
+def _is_old(renaming: Renaming, row: StoredSchedule) -> bool:
+    """Whether a schedule that is not deleted has to be moved."""
+    return row.deleted_at is None and (renaming.schedule(row.id), renaming.new) != (row.id, row.job)
+
+
+def _is_deleted(database: Database, cursor: Cursor, renaming: Renaming, row: StoredSchedule, about: About) -> bool:
+    """Move a schedule to the new name, or delete it where that has one of the same id; return whether it was deleted.
+
+    In both cases the new name is planned from the later `planned_through` of the two.
+    """
     wanted = renaming.schedule(row.id) or row.id
     if (wanted, renaming.new) == (row.id, row.job):
         return False
     there = locked_row(database, cursor, wanted) if wanted != row.id else None
+    values: dict[str, Any] = {"id": wanted, "job": renaming.new, "no_node_since": None}
     if there is None:
-        update_row(database, cursor, row.id, {"id": wanted, "job": renaming.new, "no_node_since": None})
-        return True
-    change = ScheduleChange(database, cursor, DUES)
+        update_row(database, cursor, row.id, values)
+        return False
+    refuse_other_owner(there, renaming.old, renaming.new)
     through_us = max(there.planned_through, row.planned_through)
-    next_us = None if there.next_due_at is None else DUES.next_due(there.spec, through_us)
-    update_row(database, cursor, wanted, {"planned_through": through_us, "next_due_at": next_us})
-    if row.deleted_at is None:
-        change.bury(row, row.generation)
-    return row.deleted_at is None
+    stays = row if there.deleted_at is not None else there
+    next_us = None if stays.next_due_at is None else DUES.next_due(stays.spec, through_us)
+    planned = {"planned_through": through_us, "next_due_at": next_us}
+    if stays is row:  # the other is a tombstone
+        c = database.tables.schedule.c
+        database.change(cursor, delete(c.id.table).where(c.id == wanted))
+        update_row(database, cursor, row.id, values | planned)
+        return False
+    update_row(database, cursor, wanted, planned)
+    return row.deleted_at is None and _bury(database, cursor, renaming, row, about)
+
+
+def _bury(database: Database, cursor: Cursor, renaming: Renaming, row: StoredSchedule, about: About) -> bool:
+    ScheduleChange(database, cursor, DUES).bury(row._replace(job=renaming.new), row.generation)
+    gone = about._replace(job=renaming.new, schedule=row.id, detail={"formerly": renaming.old})
+    note(database, cursor, Noted.SCHEDULE_DELETED, gone)
+    return True
 
 
 def _move_job(database: Database, cursor: Cursor, renaming: Renaming) -> None:

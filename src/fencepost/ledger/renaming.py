@@ -82,6 +82,26 @@ def first_name(database: Database, job: str) -> str:
     return next((formers(row.policy) or (job,) for row in jobs(database) if row.name == job), (job,))[0]
 
 
+def present_name(database: Database, job: str) -> str:
+    """Return the name that a job has now, according to the ledger; its own if a living node has the job under that.
+
+    What is requested under the present name is what would be moved to it, with the same keys and hashes: these use
+    the first name.
+    """
+    c = database.tables.job.c
+    renamed = select(c.name, c.policy).where(c.policy.contains('"formerly"', autoescape=True)).order_by(c.name)
+
+    def work(cursor: Cursor) -> str:
+        found = [(name, formers(policy)) for name, policy in database.rows(cursor, renamed)]
+        newer = sorted((len(names), name) for name, names in found if job in names)
+        if not newer:
+            return job
+        living = [each for _, each in newer if _has_node(database, cursor, each)]
+        return job if _has_node(database, cursor, job) else (living or [newer[-1][1]])[-1]
+
+    return database.read(work)
+
+
 def formers_on_record(
     database: Database, names: Sequence[str], *, connection: LedgerConnection | None = None
 ) -> frozenset[str]:
@@ -195,7 +215,7 @@ def _refuse_dropped(name: str, now: tuple[str, ...], before: tuple[str, ...] | N
     raise InvalidJob(
         f"job {name!r} is stored as a separate job, and has formerly={_spelled(now)} only now: due times that it "
         f"has run would run again. Leave formerly out; to move what is left of {now[0]!r}, stop the nodes that have "
-        f"either and run: fencepost jobs rename {now[0]} {name}"
+        f"either and run: fencepost jobs rename {now[0]} {name} --into-existing"
     )
 
 

@@ -20,7 +20,8 @@ from starlette.requests import Request
 
 from fencepost.access import Authentication, HostPrincipal
 from fencepost.access.identity import PROXY
-from fencepost.access.refusals import LOG_IN, Unknown
+from fencepost.access.refusals import Unknown
+from fencepost.core.audit_words import LOG_IN
 from fencepost.core.rights import HumanAct, permissions_of
 from fencepost.errors import FencepostError, InvalidSetting, NotAllowed, NotAuthenticated
 from fencepost.web.cookies import login_secret

@@ -20,6 +20,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
+from fencepost.core.audit_words import CROSS_SITE, OTHER_HOST, REPEATED
 from fencepost.web.cross_site import SAFE_METHODS, is_from_our_pages
 from fencepost.web.headers import FRAGMENT, protect, read_headers, repeated
 from fencepost.web.hosts import host_name
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 LARGEST_BODY = 262_144  # bytes: parameters of a run have at most 60,000, and a form spells them longer
 LONGEST_TARGET = 8_192  # bytes of a path with its query
 BODY_WITHIN_S = 30.0  # from its first byte to its last
-CROSS_SITE, OTHER_HOST, REPEATED = "cross-site request", "request for another host", "repeated headers"
 """What is refused before it is known who asks, as the audit names it. It is counted by address and minute."""
 PASSING = "fencepost.passing"
 """Where the guard leaves what it knows of a request, for the pages."""

@@ -49,7 +49,10 @@ class DecisionRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class RenamedJobRecord(LedgerRecord):
-    """A job that has another name now, and how many rows of each kind got it."""
+    """A job that has another name now, and how many rows of each kind got it.
+
+    Where it joined another job: the ids of its schedules that were deleted, and how many permissions on it were taken.
+    """
 
     name: str
     formerly: str
@@ -57,3 +60,5 @@ class RenamedJobRecord(LedgerRecord):
     runs: int
     checkpoints: int
     letters: int
+    schedules_deleted: Sequence[str] = ()
+    permissions_taken: int = 0

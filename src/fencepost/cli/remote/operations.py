@@ -348,14 +348,21 @@ class RemoteOperations:
         return read_record(NodeRecord, self._server.act(f"/nodes/{part(node)}/drain", {"reason": reason}))
 
     def rename_job(
-        self, old: str, new: str, *, by: str, reason: str | None = None, effects: Sequence[str] | None = None
+        self,
+        old: str,
+        new: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        effects: Sequence[str] | None = None,
+        into_existing: bool = False,
     ) -> RenamedJobRecord:
         """Rename a job in all records; one with effects in other databases only beside the ledger."""
         if effects is not None:
             raise ConfigurationError("--effects does not work with a server: it takes URLs of databases")
-        return read_record(
-            RenamedJobRecord, self._server.act("/jobs/rename", {"old": old, "new": new, "reason": reason})
-        )
+        body: dict[str, Any] = {"old": old, "new": new, "reason": reason}
+        body |= {"into_existing": True} if into_existing else {}  # servers of earlier releases do not know it
+        return read_record(RenamedJobRecord, self._server.act("/jobs/rename", body))
 
     def forget_job(self, name: str, *, by: str, reason: str | None = None) -> Forgotten:
         """Forget a job that no living node has."""

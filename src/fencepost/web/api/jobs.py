@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Path, Query
+from pydantic import Field
 
 from fencepost.app.records import (
     FiguresRecord,
@@ -45,6 +46,11 @@ class RenameBody(Reasoned):
 
     old: Name
     new: Name
+    into_existing: bool = Field(
+        default=False,
+        description="Let it join the job that has this name already. Without it, that is refused where the other job "
+        "has runs, schedules or permissions.",
+    )
 
 
 @ROUTES.get("/ledger", needs=HumanAct.LOOK, shows=LedgerStateRecord)
@@ -69,7 +75,10 @@ def show(call: ApiCall, name: JobName) -> ApiReply:
 @ROUTES.post("/jobs/rename", needs=HumanAct.RENAME_JOB, shows=RenamedJobRecord)
 def rename(call: ApiCall, body: RenameBody) -> ApiReply:
     """Give a job another name for good. For one with effects in other databases, use the command line."""
-    return call.act(lambda: call.ask.rename_job(body.old, body.new, reason=body.reason), lambda done: done)
+    return call.act(
+        lambda: call.ask.rename_job(body.old, body.new, reason=body.reason, into_existing=body.into_existing),
+        lambda done: done,
+    )
 
 
 @ROUTES.delete("/jobs/{name:path}", needs=HumanAct.FORGET_JOB, shows=ForgottenRecord)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from fencepost.access.refusals import LOG_IN
+from fencepost.core.audit_words import LOG_IN
 from fencepost.core.rights import HumanAct
 from fencepost.errors import NotAuthenticated, TooManyTries
 from fencepost.web.cookies import login_secret, remove_login, set_login
