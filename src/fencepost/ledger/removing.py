@@ -8,15 +8,16 @@ ended runs, until their retention is over). If the name comes back later, it sta
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import delete as delete_from
 
 from fencepost.core.noted import Noted
-from fencepost.core.rights import HumanAct
 from fencepost.errors import LedgerRefused
 from fencepost.ledger import schedules
 from fencepost.ledger.accounts import forget_permissions
+from fencepost.ledger.begun_renames import begun_within, refuse_begun
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -98,7 +99,7 @@ def forget(database: Database, name: str, *, by: str, reason: str | None = None)
     known_job(database, name)
     _refuse_living(database, name)
     about = About(job=name, by=by, reason=reason)
-    begin(database, HumanAct.FORGET_JOB, about)
+    begun = begin(database, Noted.JOB_FORGOTTEN, about, first=partial(_first, database, name))
     statements, connection = _connect(database)
     why = f"job forgotten by {by}" + (f": {reason}" if reason else "")
     try:
@@ -108,10 +109,16 @@ def forget(database: Database, name: str, *, by: str, reason: str | None = None)
         runs = _in_batches(
             connection, statements, _OPEN, name, change=lambda cursor, ids: _cancelled(cursor, statements, ids, by, why)
         )
+        about = about._replace(detail={"begun": begun})
         connection.write(lambda cursor: _remove(database, cursor, statements, name, about))
     finally:
         connection.rest()
     return Forgotten(len(found), runs)
+
+
+def _first(database: Database, name: str, cursor: Cursor, number: int) -> int:
+    refuse_begun(begun_within(database, cursor), [name])
+    return number
 
 
 def _remove(database: Database, cursor: Cursor, statements: LedgerStatements, name: str, about: About) -> None:
@@ -122,7 +129,7 @@ def _remove(database: Database, cursor: Cursor, statements: LedgerStatements, na
     database.change(cursor, delete_from(table).where(table.c.name == name))
     permissions = forget_permissions(database, cursor, name)
     forget_figures(database, cursor, name)
-    note(database, cursor, Noted.JOB_FORGOTTEN, about._replace(detail={"permissions": permissions}))
+    note(database, cursor, Noted.JOB_FORGOTTEN, about._replace(detail={"permissions": permissions, **(about.detail or {})}))
 
 
 def _cancelled(cursor: Cursor, statements: LedgerStatements, ids: Any, by: str, why: str) -> int:
