@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from fencepost import App, every
 from fencepost.app.composing import publish
 from fencepost.errors import FencepostError, LedgerRefused, NoSuchJob
 from fencepost.ledger import begun_renames as begun
-from fencepost.ledger import moving, schedules
+from fencepost.ledger import moving, removing, schedules
 from fencepost.ledger.acknowledging import prune_acknowledged
 from fencepost.ledger.journal import About
 from tests.access.scene import set_run
@@ -181,6 +182,66 @@ def test_deploy_of_another_name_moves_nothing_until_it_is_done(cut_off: App, url
     _declared(url, "settle", formerly="nightly").close()
     assert _names(cut_off)["schedules"] == {"nightly"}
     assert _names(cut_off)["runs"] == {"setle"}
+
+
+@pytest.mark.parametrize("when", ["before its runs are cancelled", "afterwards"])
+def test_job_whose_rename_has_begun_is_not_forgotten(app: App, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = removing._in_batches
+
+    def beside(*given: Any, **words: Any) -> int:
+        count = 0 if when.startswith("before") else batches(*given, **words)
+        begun.begin_rename(app.ledger, "nightly", "settle", _ANN)
+        return count + batches(*given, **words)
+
+    monkeypatch.setattr(removing, "_in_batches", beside)
+    with pytest.raises(LedgerRefused, match="fencepost jobs rename nightly settle"):
+        app.operations.forget_job("nightly", by="bob")
+    assert _names(app)["jobs"] == {"nightly"}
+    assert {each.state for each in app.operations.runs()} == {"queued" if when.startswith("before") else "cancelled"}
+    assert [outcome for _, _, outcome in _said(app, act="job forgotten")] == ["begun"]
+
+
+@_ON_SQLITE
+@pytest.mark.parametrize("act", ["rename", "forget"])
+def test_forgetting_what_somebody_else_has_renamed_or_forgotten_is_not_done(
+    app: App, act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acts: dict[str, Callable[[], object]] = {
+        "rename": partial(app.operations.rename_job, "nightly", "settle", by="ann"),
+        "forget": partial(app.operations.forget_job, "nightly", by="ann"),
+    }
+    for row in schedules.schedules(app.ledger):
+        schedules.delete(app.ledger, row.id, by="ann", even_of_code=True)
+    batches = removing._in_batches
+
+    def between(*given: Any, **words: Any) -> int:
+        monkeypatch.setattr(removing, "_in_batches", batches)
+        acts[act]()
+        return batches(*given, **words)
+
+    monkeypatch.setattr(removing, "_in_batches", between)
+    with pytest.raises(NoSuchJob):
+        app.operations.forget_job("nightly", by="bob")
+    assert [who for who, _, outcome in _said(app) if outcome == "done"][1:] == ["ann"] * (2 if act == "rename" else 1)
+    states = {"queued"} if act == "rename" else {"cancelled"}
+    assert {each.state for each in app.operations.runs()} == states
+
+
+@_ON_SQLITE
+def test_forgetting_deletes_no_schedule_that_another_job_has_meanwhile(app: App, monkeypatch: Any) -> None:
+    app.schedules.put("nightly:eu", "nightly", every("2h"), by="ann")
+    listed = schedules.schedules
+
+    def then_renamed(*given: Any, **words: Any) -> Any:
+        found = [row for row in listed(*given, **words) if row.id == "nightly:eu"]
+        app.operations.rename_job("nightly", "settle", by="ann")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(removing.schedules, "schedules", then_renamed)
+        with pytest.raises(LedgerRefused, match="schedule 'nightly:eu' is of job 'settle' now"):
+            app.operations.forget_job("nightly", by="bob")
+    assert {row.id for row in schedules.schedules(app.ledger)} == {"nightly:eu", "settle"}
 
 
 @_ON_SQLITE
