@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -118,6 +120,22 @@ def test_of_two_that_begin_with_a_name_in_common_one_begins(app: App) -> None:
         ("nightly", "bobs", "bob"),
         ("others", "another", "ann"),
     ]
+
+
+def test_of_four_that_begin_at_the_same_moment_one_begins(app: App) -> None:
+    barrier = threading.Barrier(4)
+
+    def begin(new: str) -> str | None:
+        barrier.wait(20)
+        try:
+            return begun.begin_rename(app.ledger, "nightly", new, _ANN).new
+        except LedgerRefused:
+            return None
+
+    with ThreadPoolExecutor(4) as pool:
+        one = [new for new in pool.map(begin, ("a", "b", "c", "d")) if new is not None]
+    assert [each.new for each in begun.begun_renames(app.ledger)] == one
+    assert len(one) == 1
 
 
 @_ON_SQLITE

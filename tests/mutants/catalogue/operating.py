@@ -71,6 +71,13 @@ OPERATING = (
         tests=f"{_BEGUN}::test_same_rename_by_two_at_once_is_done_once[sqlite]",
     ),
     mutant(
+        "bulk work in the middle of a rename",
+        "a bulk run begins anew while its checkpoints have another name",
+        Code("fencepost.bulk.refusing:refuse_while_renamed", "if not each.names.isdisjoint(names):", "if False:"),
+        tests="tests/bulk/test_renamed_half_way.py::"
+        "test_run_under_either_name_does_nothing_until_the_rename_is_completed[nightly-sqlite-own]",
+    ),
+    mutant(
         "head of the audit not locked",
         "two who act at once continue the same entry",
         Code("fencepost.ledger.auditing:_state", "query.with_for_update() if is_locked else query", "query"),
