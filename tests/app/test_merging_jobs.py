@@ -113,7 +113,7 @@ def test_a_rename_that_was_cut_off_is_repeated_where_the_new_name_was_on_record_
         app.operations.rename_job("settle", "account", by="ann")
     monkeypatch.undo()
     assert _jobs_of(app)["runs"] == ["account"]
-    with pytest.raises(LedgerRefused, match="'account' is another job on record, which has runs"):
+    with pytest.raises(LedgerRefused, match="'settle' is being renamed to 'account'"):
         app.operations.rename_job("greet", "account", by="ann")  # which nobody began
     app.operations.rename_job("settle", "account", by="ann")
     assert _jobs_of(app)["permissions"] == ["proxy:bob on account"]
