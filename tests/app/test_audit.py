@@ -215,22 +215,28 @@ def test_nobody_acts_without_a_name(app: App, by: str) -> None:
 
 @pytest.mark.parametrize(
     ("act", "last"),
-    [("rename job", "moving._moved"), ("forget job", "removing._remove"), ("accept ledger", "restoring._accepted")],
+    [
+        ("job renamed", "moving._moved"),
+        ("job forgotten", "removing._remove"),
+        ("ledger accepted", "restoring._accepted"),
+        ("ledger copied", "restoring._copied"),
+    ],
 )
 def test_act_of_several_transactions_that_is_cut_off_has_an_entry(
     app: App, act: str, last: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = app.operations.enqueue("settle", {}).run_id
-    set_run(app, run_id, state="running" if act == "accept ledger" else "waiting", node="gone", waits_for="person")
+    set_run(app, run_id, state="running" if act.startswith("ledger") else "waiting", node="gone", waits_for="person")
     before = app.operations.run(run_id)
 
     def away(*_: object) -> None:
         raise LedgerUnavailable("cut off")
 
     calls: dict[str, Callable[[], object]] = {
-        "rename job": lambda: app.operations.rename_job("settle", "account", by="ann", reason="clearer"),
-        "forget job": lambda: app.operations.forget_job("settle", by="ann", reason="gone"),
-        "accept ledger": lambda: app.operations.restored.accept(by="ann", reason="the disk", unnoticed=True),
+        "job renamed": lambda: app.operations.rename_job("settle", "account", by="ann", reason="clearer"),
+        "job forgotten": lambda: app.operations.forget_job("settle", by="ann", reason="gone"),
+        "ledger accepted": lambda: app.operations.restored.accept(by="ann", reason="the disk", unnoticed=True),
+        "ledger copied": lambda: app.operations.restored.as_copy(by="ann", reason="a test", unnoticed=True),
     }
     monkeypatch.setattr(f"fencepost.ledger.{last}", away)
     with pytest.raises(LedgerUnavailable):
@@ -240,7 +246,8 @@ def test_act_of_several_transactions_that_is_cut_off_has_an_entry(
     assert (first.act, first.who, first.outcome) == (act, "ann", "begun")
     monkeypatch.undo()
     calls[act]()
-    assert app.operations.audit.entries()[0].outcome == "done"
+    last = app.operations.audit.entries()[0]
+    assert (last.act, last.outcome) == (act, "done")
 
 
 def test_reason_that_only_the_new_name_wants_is_asked_for_before_anything_is_renamed(app: App) -> None:

@@ -113,7 +113,7 @@ def test_a_rename_that_was_cut_off_is_repeated_where_the_new_name_was_on_record_
         app.operations.rename_job("settle", "account", by="ann")
     monkeypatch.undo()
     assert _jobs_of(app)["runs"] == ["account"]
-    with pytest.raises(LedgerRefused, match="'account' is another job on record, which has runs"):
+    with pytest.raises(LedgerRefused, match="'settle' is being renamed to 'account'"):
         app.operations.rename_job("greet", "account", by="ann")  # which nobody began
     app.operations.rename_job("settle", "account", by="ann")
     assert _jobs_of(app)["permissions"] == ["proxy:bob on account"]
@@ -131,8 +131,9 @@ def test_two_that_are_the_same_work_become_one_and_what_was_deleted_and_taken_is
     }
     noted = [(each.what, each.job, each.schedule, each.by) for each in app.operations.journal()[:2]]
     assert noted == [("job renamed", "greet", None, "ann"), ("schedule deleted", "greet", "settle", "ann")]
-    detail = app.operations.audit.entries()[0].detail
-    assert detail == {
+    done, _, _, begun = app.operations.audit.entries()[:4]
+    assert done.detail == {
+        "begun": begun.n - 1,
         "formerly": "settle",
         "schedules": 0,
         "runs": 1,

@@ -12,6 +12,7 @@ Whether an act was done is seen in the databases themselves: any row but those o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from fencepost.errors import FencepostError
@@ -21,7 +22,7 @@ from tests.audit.acts import ACTS, Act
 from tests.audit.rows import Content, Entry
 from tests.audit.stages import Stage, Stages
 from tests.crashpoints.drivers import COMMIT
-from tests.crashpoints.points import POINTS, Way
+from tests.crashpoints.points import POINTS, Points, Way
 
 WAYS = (Way.ERROR, Way.LOST)
 _MOST_POINTS = 1000
@@ -80,11 +81,25 @@ class _Played:
 
 
 def few(labels: Sequence[str]) -> Iterator[Point]:
-    """Choose where it is decided: the first COMMIT, the last and two in between, either way; and a statement before."""
+    """Choose where it is decided: the first two COMMITs, the last and one in between, either way; and a statement.
+
+    The first one may be that of a look which notes something for itself; then the second one begins the act.
+    """
     commits = [number for number, label in enumerate(labels, 1) if label == COMMIT]
-    some = {commits[part * (len(commits) - 1) // 3] for part in range(4)}
+    last = len(commits) - 1
+    some = {commits[each] for each in (0, min(1, last), last * 2 // 3, last)}
     yield from ((number, way) for number in sorted(some) for way in WAYS)
     yield (commits[0] + 1) // 2, Way.ERROR
+
+
+@contextmanager
+def cut_at(number: int, way: Way) -> Iterator[Points]:
+    """Cut what this thread does in the block."""
+    POINTS.arm(number, way, is_alone=True)
+    try:
+        yield POINTS
+    finally:
+        POINTS.disarm()
 
 
 def cut(name: str, stages: Stages, points: Callable[[Sequence[str]], Iterable[Point]] | None = None) -> Cuts:

@@ -21,6 +21,7 @@ Row = tuple[Any, ...]
 _OF_THE_AUDIT = frozenset({"audit", "audit_head"})
 _CHANGE_BY_THEMSELVES = frozenset({"session"})  # of a lease store: renewed by threads of their own
 _WRITTEN_BY_LOOKS = {"identity": {"nameless_until"}}  # noted by whoever needs the names of effects, also to look
+_BEGUN = "rename begun"  # a row that says, like an entry, that an act was begun: of a table that is there for others
 
 
 class Entry(NamedTuple):
@@ -58,6 +59,8 @@ class Content(NamedTuple):
         """Whether a table has other rows here, but for what says nothing about an act."""
         if table in _OF_THE_AUDIT | _CHANGE_BY_THEMSELVES or self.rows[place, table] == rows:
             return False
+        if table == "acknowledged":
+            return [row for row in self.rows[place, table] if _BEGUN not in row] != [r for r in rows if _BEGUN not in r]
         skipped = {self.columns[place, table].index(name) for name in _WRITTEN_BY_LOOKS.get(table, ())}
         return _sorted(self.rows[place, table], skipped) != _sorted(rows, skipped)
 

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 from fencepost.access.rights import RIGHTS
 from fencepost.core.noted import DONE_BY_PEOPLE
 from fencepost.core.rights import HumanAct
+from fencepost.errors import LedgerRefused, LedgerUnavailable
+from fencepost.ledger.begun_renames import begun_renames
 from tests.access.scene import CASES, methods_of
 from tests.audit.acts import ACTS, Act, only_looks
-from tests.audit.cutting import Cuts, Vacuous, cut, cut_act, few
-from tests.audit.stages import Stages, on_stages
+from tests.audit.cutting import WAYS, Cuts, Vacuous, cut, cut_act, cut_at, few
+from tests.audit.stages import Stage, Stages, on_stages
 from tests.audit.tampering import KINDS, Tampered
 from tests.audit.writers import played
 
@@ -76,6 +79,40 @@ def test_acts_of_several_transactions_say_so_before_the_first_change(kind, cut_o
     }
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_rename_that_is_cut_anywhere_is_completed_or_has_not_begun(kind, way, stages):
+    act, stage = ACTS["rename_job"], stages.scene
+    found: dict[bool, int] = {True: 0, False: 0}
+    with act.in_small():
+        for number in count(1 if way is WAYS[0] else 4, 7):
+            stage.put_back(stage.first)
+            try:
+                with cut_at(number, way) as points:
+                    stage.root().rename_job(stage.mine.job, "renamed")
+            except LedgerUnavailable:
+                stage.forget()
+            if not points.was_reached:
+                break
+            is_begun = bool(begun_renames(stage.app.ledger))
+            found[is_begun] += 1
+            if is_begun:
+                for other in ("another", "renamed"):  # the first one is refused, the second goes on
+                    with pytest.raises(LedgerRefused) if other == "another" else nullcontext():
+                        stage.root().rename_job(stage.mine.job, other)
+            elif stage.mine.job in {each.name for each in stage.app.operations.jobs()}:
+                stage.root().rename_job(stage.mine.job, "another")
+            _assert_is_all_renamed(stage)
+    assert min(found.values()) > 1
+
+
+def _assert_is_all_renamed(stage: Stage) -> None:
+    content, place = stage.databases.read(), (0, "run")
+    names = {row[content.columns[place].index("job")] for row in content.rows[place]}
+    assert stage.mine.job not in names | {each.name for each in stage.app.operations.jobs()}
+    assert len(names & {"renamed", "another"}) == 1
+    assert begun_renames(stage.app.ledger) == []
+
+
 def test_whatever_people_do_is_among_the_acts_that_are_cut(kind, cut_once):
     said = set[str]().union(*(cut_once(name).said for name in ACTS))
     assert DONE_BY_PEOPLE - said == set()
@@ -103,11 +140,14 @@ def test_act_that_does_nothing_is_an_error_of_the_play(kind, stages):
 @pytest.mark.parametrize(
     ("name", "entry"),
     [
-        ("rename_job", "fencepost.app.renaming.begin"),
+        ("rename_job", "fencepost.ledger.begun_renames.begin"),
         ("forget_job in batches", "fencepost.ledger.removing.begin"),
         ("restored.as_copy", "fencepost.ledger.restoring.begin"),
     ],
 )
 def test_change_before_the_first_entry_is_found(kind, name, entry, stages, monkeypatch):
-    monkeypatch.setattr(entry, lambda *_, **__: None)
+    def without_entry(database, what, *abouts, first=lambda _, number: number):
+        return database.write(lambda cursor: first(cursor, 1))
+
+    monkeypatch.setattr(entry, without_entry)
     assert any("it was done, and has no entry" in each for each in cut(name, stages, few).wrong)

@@ -16,6 +16,7 @@ from fencepost.bulk.definition import OPTIONS, Bulk, Options, Step
 from fencepost.bulk.instance import WINDOW, Instance
 from fencepost.bulk.places import targets_of
 from fencepost.bulk.reader import Reader
+from fencepost.bulk.refusing import refuse_while_renamed
 from fencepost.bulk.replaying import Choice, Replay
 from fencepost.core.identity import LONGEST_NAME, job_name
 from fencepost.core.nearest import suggestion
@@ -242,6 +243,7 @@ def _conducting(app: App, declared: DeclaredBulk, part: Job) -> Callable[..., An
         app.operations.cancel(run_id, by=attempt_of(run).label, reason="the run it is part of was cancelled")
 
     def conduct(run: Run, **params: Any) -> Any:
+        refuse_while_renamed(run, declared.names)
         with _giving_up_what_cannot_work():
             bulk = _made(declared, params)
             return Conductor(bulk, run, part.name, ask, partial(cancel, run)).conduct()
@@ -277,6 +279,7 @@ def _part_job(declared: DeclaredBulk, policy: Policy) -> Job:
         values: dict[str, Any],
         key: str,  # noqa: ARG001
     ) -> Any:
+        refuse_while_renamed(run, declared.names)
         params = _params_of(declared, values)
         window = {name: unpacked(values[name]) for name in WINDOW}
         recorded = {name: value for name, value in values.items() if name not in WINDOW}
@@ -304,6 +307,7 @@ def _replay_job(declared: DeclaredBulk, policy: Policy) -> Job:
         def made(letter: StoredLetter) -> Bulk:
             return _made_for(declared, ledger, letter)
 
+        refuse_while_renamed(run, declared.names)
         choice = Choice(declared.names, tuple(letters), upto, step)
         return Replay(run, choice, made).replay(targets_of(declared.outline(), ledger, step=step))
 

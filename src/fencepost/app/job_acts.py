@@ -29,7 +29,8 @@ class JobActs(NodeActs):
         It is refused where `new` is another job with runs, schedules or permissions, unless `into_existing` says that
         both are the same work. `effects` are the URLs of the databases besides the ledger's that its runs write to. A
         bulk job needs it: its checkpoints are there. An empty list says that it writes only to the ledger's own
-        database. If this is interrupted, call it again.
+        database. If this is interrupted, call it again: until it is done, the job cannot be renamed to anything else.
+        If `old` is no job, but `new` is one, runs and checkpoints that are left under the old name join that.
         """
         from fencepost.app.renaming import rename_job  # noqa: PLC0415 - done once in the life of a job
 

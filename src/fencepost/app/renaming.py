@@ -7,13 +7,12 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from fencepost.app.records import RenamedJobRecord
-from fencepost.core.rights import HumanAct
 from fencepost.effects.installing import open_database
-from fencepost.effects.renaming import move_effects
+from fencepost.effects.renaming import has_effects, move_effects, refuse_effects
 from fencepost.errors import ConfigurationError
 from fencepost.ledger import moving
 from fencepost.ledger.jobs import jobs
-from fencepost.ledger.journal import About, begin
+from fencepost.ledger.journal import About
 
 if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
@@ -31,16 +30,26 @@ def rename_job(
 ) -> RenamedJobRecord:
     """Rename first in the databases of effects, each in one transaction, and then in the ledger.
 
-    The audit has an entry before that, because what is renamed first stays renamed if the rest is cut off.
+    What is renamed first stays renamed if the rest is cut off. So everything that can be refused is looked at before,
+    and the ledger stores what was begun: until it is done, nobody gives the job another name.
     """
-    found = moving.renaming_of(ledger, old, new, into_existing=into_existing)
     if effects is None:
         _refuse_bulk(ledger, {old, new})
     with ExitStack() as opened:
         elsewhere = [opened.enter_context(closing(open_database(url, ledger.runtime))) for url in effects or ()]
-        about = About(job=old, by=by, reason=reason, detail={"new": new})
-        begin(ledger, HumanAct.RENAME_JOB, about, end=about._replace(job=new))
-        moved = [move_effects(each, ledger, found) for each in (ledger, *elsewhere)]
+        places = (ledger, *elsewhere)
+        found = moving.renaming_of(
+            ledger,
+            old,
+            new,
+            into_existing=into_existing,
+            is_left=lambda: any(has_effects(each, ledger, old) for each in places),
+        )
+        for each in places:
+            refuse_effects(each, ledger, found)
+        moving.refuse_running(ledger, found)
+        found = moving.begin_renaming(ledger, found, About(by=by, reason=reason))
+        moved = [move_effects(each, ledger, found) for each in places]
         done = moving.rename(ledger, found, by=by, reason=reason)
     return RenamedJobRecord(
         name=new,

@@ -1,11 +1,13 @@
-"""Refuses a run of a bulk job if another run has done its windows, or a part of them: they would land twice.
+"""Refuses runs of a bulk job whose work would land twice.
 
-See `fencepost.bulk.coalesced` for how other runs are found, and decision 17 for why a run is refused and not divided.
+Another run has done its windows, or a part of them: see `fencepost.bulk.coalesced` for how such runs are found, and
+decision 17 for why a run is refused and not divided. Or the job is being renamed, and some of its checkpoints have the
+other name already (`fencepost.ledger.begun_renames`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from fencepost.core.tick import spelled_us
 from fencepost.core.verdicts import Fail, Skip
 from fencepost.engine.run import attempt_of
 from fencepost.ledger import history
+from fencepost.ledger.begun_renames import begun_renames
 
 if TYPE_CHECKING:
     from fencepost.bulk.definition import Bulk
@@ -24,6 +27,14 @@ if TYPE_CHECKING:
     from fencepost.ledger.history import RunRow
 
 _MOST_NAMED = 5  # one sentence
+
+
+def refuse_while_renamed(run: Run, names: Collection[str]) -> None:
+    """Refuse a run of a job that has one of these names while a rename of it is begun and not done."""
+    ledger = attempt_of(run).context.ledger()
+    for each in asked(run, lambda: begun_renames(ledger)):
+        if not each.names.isdisjoint(names):
+            raise Fail(f"{each}. Nothing of this run was done; when the rename is done: fencepost retry {run.id}")
 
 
 def refuse_what_a_wider_run_does(bulk: Bulk, run: Run) -> None:

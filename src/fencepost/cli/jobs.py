@@ -102,7 +102,8 @@ def rename(
     the code, that of OLD is deleted, and permissions on OLD are taken away.
 
     A simpler way, which stops no node: deploy the new name with formerly="OLD" in the code.
-    After this command, use the new name in the code, without formerly. If it is interrupted, repeat it.
+    After this command, use the new name in the code, without formerly. If it is interrupted, repeat it: until it is
+    done, the job cannot be renamed to anything else, nor forgotten.
 
     Checkpoints and dead letters are renamed in every database of --effects, each in one transaction, and stale
     writers of the old name are refused there. A request key that was used before is refused afterwards.

@@ -1,8 +1,9 @@
 """The acts that entries of the audit name, and which of these words belong together.
 
-What was done stands there as the journal has it ("run retried"). A try that was refused, and the beginning of an act of
-several transactions, stand there as the act ("retry"). Entries are in a chain of hashes, so the words that were written
-stay; who asks for an act finds both forms.
+What was done stands there as the journal has it ("run retried"), and so does the beginning of an act of several
+transactions. A try that was refused stands there as the act ("retry"), as did such beginnings in earlier releases, and
+as does that of an act on a lock. Entries are in a chain of hashes, so the words that were written stay; who asks for an
+act finds both forms.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from fencepost.core.identity import LONGEST_KEY, fitted
 from fencepost.effects.installing import tables_of
 from fencepost.effects.pruning import need_tables
 from fencepost.errors import LedgerRefused
+from fencepost.ledger.begun_renames import compare
 from fencepost.ledger.naming import Naming, ledger_in, naming
 
 if TYPE_CHECKING:
@@ -34,12 +35,34 @@ class Moved(NamedTuple):
     letters: int
 
 
+def refuse_effects(database: Database, ledger: Database, renaming: Renaming) -> None:
+    """Raise if the rows in this database could not get the new name: before anything is renamed anywhere."""
+    need_tables(database)
+    names = naming(ledger)
+    database.read(lambda cursor: _new_names(database, cursor, names, renaming))
+
+
+def has_effects(database: Database, ledger: Database, job: str) -> bool:
+    """Whether there are checkpoints of the job in this database."""
+    need_tables(database)
+    names = naming(ledger)
+    return bool(database.read(lambda cursor: _checkpoints(database, cursor, names, job)))
+
+
 def move_effects(database: Database, ledger: Database, renaming: Renaming) -> Moved:
-    """Give the rows in one database of effects the new name."""
+    """Give the rows in one database of effects the new name.
+
+    In the ledger's own database, the rename is compared with what is stored of it in the same transaction; elsewhere
+    right before it: whoever else renames the job meanwhile gives it the same name.
+    """
     need_tables(database)
     names, token = naming(ledger), ledger.now_us()
+    if database is not ledger:
+        ledger.write(lambda cursor: compare(ledger.dialect, cursor, renaming.begun))
 
     def work(cursor: Cursor) -> Moved:
+        if database is ledger:
+            compare(ledger.dialect, cursor, renaming.begun)
         _raise_fences(database, cursor, [names.fence(key) for key in renaming.keys], token)
         if names.is_mixed:
             _raise_fences(database, cursor, renaming.keys, token)
@@ -63,23 +86,35 @@ def _raise_fences(database: Database, cursor: Cursor, keys: Sequence[str], token
 
 
 def _move_checkpoints(database: Database, cursor: Cursor, names: Naming, renaming: Renaming) -> int:
-    c = tables_of(database).checkpoint.c
-    start = f"bulk:{renaming.old}@{names.ledger}:"
-    between = (c.name > start) & (c.name < start[:-1] + ";")
-    found = [row[0] for row in database.rows(cursor, select(c.name).where(between).order_by(c.name))]
-    for name in found:
-        wanted = fitted(f"bulk:{renaming.new}@{name.removeprefix(f'bulk:{renaming.old}@')}")
+    table = tables_of(database).checkpoint
+    wanted = _new_names(database, cursor, names, renaming)
+    for old, new in wanted.items():
+        database.change(cursor, update(table).where(table.c.name == old).values(name=new))
+    return len(wanted)
+
+
+def _new_names(database: Database, cursor: Cursor, names: Naming, renaming: Renaming) -> dict[str, str]:
+    """Return the new name of each checkpoint, or raise if one cannot get it."""
+    c, wanted = tables_of(database).checkpoint.c, dict[str, str]()
+    for name in _checkpoints(database, cursor, names, renaming.old):
+        wanted[name] = fitted(f"bulk:{renaming.new}@{name.removeprefix(f'bulk:{renaming.old}@')}")
         if len(name) == LONGEST_KEY and name[-65] == "#":
             raise LedgerRefused(
                 f"the checkpoint {name!r} contains only a hash of its name: keep formerly={renaming.old!r}"
             )
-        if database.rows(cursor, select(c.name).where(c.name == wanted)):
+        if database.rows(cursor, select(c.name).where(c.name == wanted[name])):
             raise LedgerRefused(
-                f"{renaming.new!r} has begun the same work as {renaming.old!r}: the checkpoint {wanted!r} exists. "
-                "Decide which one to keep: fencepost bulk forget RUN removes that of a run"
+                f"{renaming.new!r} has begun the same work as {renaming.old!r}: the checkpoint {wanted[name]!r} "
+                "exists. Decide which one to keep: fencepost bulk forget RUN removes that of a run"
             )
-        database.change(cursor, update(c.name.table).where(c.name == name).values(name=wanted))
-    return len(found)
+    return wanted
+
+
+def _checkpoints(database: Database, cursor: Cursor, names: Naming, job: str) -> list[str]:
+    c = tables_of(database).checkpoint.c
+    start = f"bulk:{job}@{names.ledger}:"
+    between = (c.name > start) & (c.name < start[:-1] + ";")
+    return [row[0] for row in database.rows(cursor, select(c.name).where(between).order_by(c.name))]
 
 
 def _move_letters(database: Database, cursor: Cursor, names: Naming, renaming: Renaming) -> int:

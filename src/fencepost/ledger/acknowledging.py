@@ -3,6 +3,7 @@
 A row names one occurrence (`fencepost.core.concerns`); what is shown as one may stand for many, and has a row for
 each. **Promises.** Each change is in the audit, in its transaction.
 Rows whose occurrence is gone are removed (`prune_acknowledged`); rows of kinds that this version does not know stay.
+Renames that were begun are stored here, too, as rows of a kind of their own (`begun_renames`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from fencepost.ledger.dialects.statements import clean, said
 from fencepost.ledger.identity import identity_within
 
 LONGEST_WHO = 160  # the width of the column
-DONE, BEGUN = "done", "begun"
+DONE, BEGUN, REFUSED = "done", "begun", "refused"
 _PRINCIPALS = ("user", "host", "proxy", "local", "token")
 _ROWS_PER_PAGE = 1000  # entries that are kept in memory at once
 _STRETCH = 50_000  # entries that one statement looks through
@@ -153,6 +153,11 @@ def _entry(act: AuditAct, *, ledger_id: str, n: int, at: int) -> str:
         "detail": dict(act.detail) or None,
     }
     return entry_text({name: clean(value) for name, value in fields.items()})
+
+
+def next_number(database: Database, cursor: Cursor) -> int:
+    """Return the number of the next entry, and let nobody else add one until the transaction of `cursor` has ended."""
+    return _state(database, cursor, is_locked=True).head.n + 1
 
 
 def state(database: Database) -> ChainState:

@@ -7,16 +7,16 @@ other.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, insert, select
 
 from fencepost.core.noted import DONE_BY_PEOPLE, LONGEST_REASON, Noted, says_something
 from fencepost.core.policy import Policy, Reason
-from fencepost.core.rights import Caller, HumanAct
+from fencepost.core.rights import Caller
 from fencepost.errors import InvalidParameters, InvalidPolicy
-from fencepost.ledger.auditing import BEGUN, DONE, AuditAct, acting, record
+from fencepost.ledger.auditing import BEGUN, DONE, REFUSED, AuditAct, acting, next_number, record
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -63,25 +63,47 @@ def note(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
     row = {"at": database.dialect.now(), "what": str(what), **values}
     database.dialect.execute(cursor, insert(database.tables.journal).values(row).inline())
     if about.by is not None and what in DONE_BY_PEOPLE:
-        _audit(database, cursor, what, about)
+        audit(database, cursor, what, about)
 
 
-def begin(database: Database, act: HumanAct, about: About, *, end: About | None = None) -> None:
+def _begins(_: Cursor, number: int) -> int:
+    return number
+
+
+def begin(database: Database, what: Noted, *abouts: About, first: Callable[[Cursor, int], int] = _begins) -> int:
     """Record in the audit that a person begins an act of several transactions; call it before the first of them.
 
-    Where such an act is cut off, this entry remains. The transaction that completes the act notes that it is done.
-    `end` is what that one will be about, if it is another job, which may want a reason, too.
+    Return the number of the first entry of the act. The transaction that completes it notes that it is done, with that
+    number as the detail `begun`. Where the act is cut off, its entries ``begun`` remain: one for each of `abouts`.
+
+    `first` is called in the same transaction, with the number of the entry. No other act begins, or records anything,
+    until that has committed. It may refuse the act, store that it was begun, and return the number of an earlier entry
+    with which the act was begun.
     """
 
+    def work(cursor: Cursor) -> int:
+        number = next_number(database, cursor)
+        begun = first(cursor, number)
+        for about in abouts:
+            said_before = {} if begun == number else {"begun": begun}
+            told = about._replace(detail={**(about.detail or {}), **said_before})
+            audit(database, cursor, what, told, outcome=BEGUN)
+        return begun
+
+    return database.write(work)
+
+
+def withdraw(database: Database, what: Noted, *abouts: About, first: Callable[[Cursor], bool]) -> None:
+    """Record in the audit that an act was begun and is refused, and nothing of it was done, if `first` says so."""
+
     def work(cursor: Cursor) -> None:
-        if end is not None:
-            _check_reason(database, cursor, act, end)
-        _audit(database, cursor, act, about, outcome=BEGUN)
+        for about in abouts if first(cursor) else ():
+            audit(database, cursor, what, about, outcome=REFUSED)
 
     database.write(work)
 
 
-def _audit(database: Database, cursor: Cursor, what: Noted | HumanAct, about: About, *, outcome: str = DONE) -> None:
+def audit(database: Database, cursor: Cursor, what: Noted, about: About, *, outcome: str = DONE) -> None:
     """Record the act in the audit when the transaction commits, unless its reason is not as it has to be."""
     _check_reason(database, cursor, what, about)
     caller = acting() or Caller(str(about.by))
@@ -98,7 +120,7 @@ def _audit(database: Database, cursor: Cursor, what: Noted | HumanAct, about: Ab
     record(database, cursor, act)
 
 
-def _check_reason(database: Database, cursor: Cursor, what: Noted | HumanAct, about: About) -> None:
+def _check_reason(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
     """Refuse the act if its reason is too long, or is wanted."""
     if len(about.reason or "") > LONGEST_REASON:
         raise InvalidParameters(f"a reason has {LONGEST_REASON:,} characters at most; nothing was done")

@@ -7,30 +7,22 @@ has nothing yet, and a job whose code says ``formerly=`` the old name, which is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import func, select
 
-from fencepost.core.audit_words import written_as
-from fencepost.core.rights import HumanAct
 from fencepost.errors import LedgerRefused
-from fencepost.ledger import auditing
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.schedule_rows import StoredSchedule, every_row
 
 
 def refuse_merge(database: Database, old: str, names: Sequence[str]) -> None:
-    """Refuse to rename `old` to the first of `names` if one of these jobs has schedules, runs or permissions.
-
-    Runs alone may be those that the same rename had moved before it was cut off: the audit says so.
-    """
-    new = names[0]
-    kept, runs, given = database.read(lambda cursor: _belongings(database, cursor, names))
-    has = [*kept, *runs, *given]
-    if has and (kept or given or not _was_cut_off(database, old, new)):
+    """Refuse to rename `old` to the first of `names` if one of these jobs has schedules, runs or permissions."""
+    has = database.read(lambda cursor: [*_belongings(database, cursor, names)])
+    if has:
+        new = names[0]
         raise LedgerRefused(
             f"{new!r} is another job on record, which has {_listed(has)}: {old!r} and {new!r} would become one job for "
             "good, and nothing was renamed. Choose a name that no job has. Only if both are the same work, say so with "
@@ -62,22 +54,7 @@ def refuse_other_owner(there: StoredSchedule, old: str, new: str) -> None:
         )
 
 
-def _was_cut_off(database: Database, old: str, new: str) -> bool:
-    """Whether the last rename of either job is one of `old` to `new` that began, and of which no end is on record."""
-    words = written_as(HumanAct.RENAME_JOB)
-    for row in auditing.entries(database, jobs=[old, new], acts=words, limit=1):
-        try:
-            entry = json.loads(row.entry)
-            return (entry["job"], entry["outcome"], entry["detail"]["new"]) == (old, auditing.BEGUN, new)
-        except (ValueError, KeyError, TypeError):  # one that is done, or that somebody has edited
-            return False
-    return False
-
-
-def _belongings(
-    database: Database, cursor: Cursor, names: Sequence[str]
-) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-    """Return what these jobs have, in words: schedules, runs, permissions."""
+def _belongings(database: Database, cursor: Cursor, names: Sequence[str]) -> list[str]:
     schedule, run = database.tables.schedule.c, database.tables.run.c
     permission = database.tables.operating["permission"].c
     kept = _number(database, cursor, schedule.id, schedule.job.in_(names), schedule.deleted_at.is_(None))
@@ -87,11 +64,11 @@ def _belongings(
         for row in database.rows(cursor, select(run.id).where(run.job == name).order_by(run.id.desc()).limit(1))
     ]
     given = _number(database, cursor, permission.principal, permission.job.in_(names))
-    return (
-        [_counted(kept, "schedule")] if kept else [],
-        [f"runs (the newest is run {max(newest)})"] if newest else [],
-        [_counted(given, "permission")] if given else [],
-    )
+    return [
+        *([_counted(kept, "schedule")] if kept else []),
+        *([f"runs (the newest is run {max(newest)})"] if newest else []),
+        *([_counted(given, "permission")] if given else []),
+    ]
 
 
 def _number(database: Database, cursor: Cursor, column: Any, *conditions: Any) -> int:

@@ -5,9 +5,10 @@
 and the code needs no `formerly`. So no living node may have either name.
 
 **Promises.** `planned_through` of schedules stays, so no due time is planned again. Runs are moved in batches, and the
-rest in one transaction at the end, with a journal entry. An interrupted call can be repeated. Two jobs become one only
-if a person says so (`fencepost.ledger.merging`): then each schedule that is deleted has an entry of its own, and those
-who had a permission on the old name get none on the other job.
+rest in one transaction at the end, with a journal entry. An interrupted call can be repeated, and until it was, the
+job cannot be renamed to anything else (`begun_renames`). Two jobs become one only if a person says so
+(`fencepost.ledger.merging`): then each schedule that is deleted has an entry of its own, and those who had a permission
+on the old name get none on the other job. Runs under a name that no job has any more join a job in the same way.
 
 **Not promised.** That a request whose key was used before is recognized as the same one afterwards: it is refused as
 another request under that key. Anything, if a node that has either name starts in the meantime.
@@ -16,7 +17,7 @@ another request under that key. Anything, if a node that has either name starts 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,21 +28,33 @@ from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
 from fencepost.errors import LedgerRefused, NoSuchJob
 from fencepost.ledger.accounts import forget_permissions, move_permissions
+from fencepost.ledger.begun_renames import (
+    SUFFIXES,
+    BegunRename,
+    abouts,
+    begin_rename,
+    begun_renames,
+    compare,
+    end,
+    refuse_begun,
+    take_back,
+)
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 from fencepost.ledger.figures import move_figures
+from fencepost.ledger.jobs import job as known_job
 from fencepost.ledger.jobs import jobs
-from fencepost.ledger.journal import About, note
+from fencepost.ledger.journal import About, audit, note
 from fencepost.ledger.merging import refuse_merge, refuse_other_owner, refuse_schedules_of_others
 from fencepost.ledger.nodes import living_nodes
 from fencepost.ledger.renaming import formers
 from fencepost.ledger.schedule_rows import CODE, DUES, ScheduleChange, StoredSchedule, every_row, locked_row, update_row
 
 _BATCH = 2000  # runs per transaction: short locks
-_SUFFIXES = ("", "/part", "/replay")  # of a bulk job itself, its parts and its replays
 _RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} = %s LIMIT 1"
+_ANY = "SELECT r.id FROM {run} r WHERE r.job = %s LIMIT 1"
 _FIND = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.job = %s"
 _OF_SCHEDULES = "SELECT DISTINCT r.schedule FROM {run} r WHERE {texts:r.schedule}"
 _FIND_TICKS = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.schedule = %s"
@@ -52,6 +65,7 @@ class Renaming(NamedTuple):
     """The old name and the new one. `runtime` are the ids of schedules that were created at run time.
 
     `there`: which of the new names are on record already. `is_merge`: as another job, which the old one joins.
+    `is_recorded`: there is a job of the old name. `begun`: what the ledger stores of it while it is under way.
     """
 
     old: str
@@ -59,11 +73,18 @@ class Renaming(NamedTuple):
     runtime: tuple[str, ...] = ()
     there: tuple[str, ...] = ()
     is_merge: bool = False
+    is_recorded: bool = True
+    begun: BegunRename | None = None
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The names of the job, and the additional ones of a bulk job, each as (old, new)."""
-        return tuple((self.old + each, self.new + each) for each in _SUFFIXES)
+        return tuple((self.old + each, self.new + each) for each in SUFFIXES)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All of these names."""
+        return frozenset(name for pair in self.pairs for name in pair)
 
     @property
     def keys(self) -> list[str]:
@@ -94,34 +115,81 @@ class Renamed(NamedTuple):
     taken: int = 0
 
 
-def renaming_of(database: Database, old: str, new: str, *, into_existing: bool = False) -> Renaming:
+def renaming_of(
+    database: Database,
+    old: str,
+    new: str,
+    *,
+    into_existing: bool = False,
+    is_left: Callable[[], bool] = lambda: False,
+) -> Renaming:
     """Return what is to be renamed, or raise: both names must fit what is stored, and no living node may have them.
 
-    Where `new` is another job, with runs, schedules or permissions, raise unless `into_existing` is set.
+    Where `new` is another job, with runs, schedules or permissions, raise unless `into_existing` is set. `is_left` says
+    whether anything is left under the old name in databases of effects, if no job has that name: that may join a job.
     """
     known = {row.name: formers(row.policy) for row in jobs(database)}
     if job_name(old) == job_name(new):
         raise LedgerRefused(f"job {old!r} already has that name")
-    _refuse_names(known, old, new)
-    there = tuple(new + each for each in _SUFFIXES if new + each in known)
+    there = tuple(new + each for each in SUFFIXES if new + each in known)
+    found = Renaming(old, new, _runtime_schedules(database, (old, new)), there, is_recorded=old in known)
+    begun = begun_renames(database)
+    refuse_begun(begun, found.names, but=(old, new))
+    before = next((each for each in begun if each.old == old), None)
+    is_rest = not found.is_recorded and new in known and (_has_more(database, found) or is_left())
+    _refuse_names(known, old, new, is_known=before is not None or is_rest)
+    refuse_living(database, found)
     is_other = bool(there) and known.get(new, ())[:1] != (old,)
-    found = Renaming(old, new, _runtime_schedules(database, (old, new)), there, is_other and into_existing)
-    names = {name for pair in found.pairs for name in pair}
-    for node in living_nodes(database):
-        if has := sorted(names.intersection(node.jobs)):
-            raise LedgerRefused(
-                f"the living node {node.name} has job {has[0]!r}: stop the nodes that have either name first; or, "
-                f"without stopping anything, deploy the new name with formerly={old!r} in the code"
-            )
-    if is_other and not into_existing:
+    if is_other and not into_existing and before is None and found.is_recorded:
         refuse_merge(database, old, [pair[1] for pair in found.pairs])
     refuse_schedules_of_others(database, old, new, found.schedule)
-    return found
+    was_said = into_existing or not found.is_recorded if before is None else before.is_merge
+    return found._replace(is_merge=is_other and was_said)
 
 
-def _refuse_names(known: Mapping[str, tuple[str, ...]], old: str, new: str) -> None:
+def _has_more(database: Database, renaming: Renaming) -> bool:
+    """Whether runs or schedules have the old name, though no job has it: as after renames that were cut off."""
+    c, statements = database.tables.schedule.c, statements_for(database)
+    owned = select(c.id).where(c.job == renaming.old, c.deleted_at.is_(None)).limit(1)
+
+    def look(cursor: Cursor) -> bool:
+        found = any(statements.rows(cursor, _ANY, old) for old, _ in renaming.pairs)
+        return found or bool(database.rows(cursor, owned))
+
+    return database.read(look)
+
+
+def refuse_living(database: Database, renaming: Renaming) -> None:
+    """Refuse a rename while a living node has either name."""
+    for node in living_nodes(database):
+        if has := sorted(renaming.names.intersection(node.jobs)):
+            raise LedgerRefused(
+                f"the living node {node.name} has job {has[0]!r}: stop the nodes that have either name first; or, "
+                f"without stopping anything, deploy the new name with formerly={renaming.old!r} in the code"
+            )
+
+
+def begin_renaming(database: Database, renaming: Renaming, about: About) -> Renaming:
+    """Store that it begins, before anything is changed, and return it with that.
+
+    Whoever claims a run of the job from now on finds that it is being renamed. What was claimed just before is looked
+    for once more: then it is refused, and not begun.
+    """
+    begun = begin_rename(database, renaming.old, renaming.new, about, is_merge=renaming.is_merge)
+    try:
+        if renaming.is_recorded:
+            known_job(database, renaming.old)
+        refuse_living(database, renaming)
+        refuse_running(database, renaming)
+    except (LedgerRefused, NoSuchJob):
+        take_back(database, begun, about)
+        raise
+    return renaming._replace(begun=begun)
+
+
+def _refuse_names(known: Mapping[str, tuple[str, ...]], old: str, new: str, *, is_known: bool) -> None:
     """Raise if the names do not fit what is stored: the jobs on record, with their former names."""
-    if old not in known and known.get(new, ())[:1] != (old,):
+    if old not in known and known.get(new, ())[:1] != (old,) and not is_known:
         raise NoSuchJob(old, suggestion(old, known)) if known else NoSuchJob(old)
     if known.get(old):
         raise LedgerRefused(f"job {old!r} has an earlier name; run: fencepost jobs rename {known[old][0]} {new}")
@@ -142,7 +210,7 @@ def rename(database: Database, renaming: Renaming, *, by: str, reason: str | Non
     connection = database.connect("renaming")
     statements = statements_for(connection)
     try:
-        _refuse_running(connection, statements, renaming)
+        refuse_running(database, renaming)
         runs = sum(_move_runs(connection, statements, renaming, old, new) for old, new in renaming.pairs)
         about = About(job=renaming.new, by=by, reason=reason)
         return connection.write(partial(_moved, database, renaming, about, runs))
@@ -150,9 +218,11 @@ def rename(database: Database, renaming: Renaming, *, by: str, reason: str | Non
         connection.rest()
 
 
-def _refuse_running(connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming) -> None:
+def refuse_running(database: Database, renaming: Renaming) -> None:
+    """Refuse a rename while a run of either name is under way."""
+    statements = statements_for(database)
     for name in (each for pair in renaming.pairs for each in pair):
-        found = connection.read(lambda cursor, name=name: statements.rows(cursor, _RUNNING, name))  # type: ignore[misc]
+        found = database.read(lambda cursor, name=name: statements.rows(cursor, _RUNNING, name))  # type: ignore[misc]
         if found:
             raise LedgerRefused(f"run {found[0][0]} of job {name!r} has not ended: fencepost show {found[0][0]}")
 
@@ -177,6 +247,7 @@ def _move_found(
     (find, name), count = found, 0
 
     def work(cursor: Cursor) -> int:
+        compare(statements.dialect, cursor, renaming.begun)
         rows = statements.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}", name)
         for run_id, schedule, key in rows:
             statements.change(cursor, _MOVE, new, renaming.schedule(schedule), renaming.key(key), run_id)
@@ -188,6 +259,7 @@ def _move_found(
 
 
 def _moved(database: Database, renaming: Renaming, about: About, runs: int, cursor: Cursor) -> Renamed:
+    end(database, cursor, renaming.begun)
     _refuse_newcomer(database, cursor, renaming)
     c = database.tables.schedule.c
     query = every_row(database).where(c.job.in_([renaming.old, renaming.new])).order_by(c.id).with_for_update()
@@ -202,10 +274,13 @@ def _moved(database: Database, renaming: Renaming, about: About, runs: int, curs
         else:
             permissions += move_permissions(database, cursor, old, new)
         move_figures(database, cursor, old, new)
-    detail = {"formerly": renaming.old, "schedules": moved, "runs": runs, "permissions": permissions}
+    detail: dict[str, Any] = {"schedules": moved, "runs": runs, "permissions": permissions}
+    detail |= {} if renaming.begun is None else {"begun": renaming.begun.number}
     merged = {"into_existing": True, "schedules_deleted": [*deleted], "permissions_taken": taken}
     detail |= merged if renaming.is_merge else {}
-    note(database, cursor, Noted.JOB_RENAMED, about._replace(detail=detail))
+    formerly, present = abouts(about._replace(detail=detail), renaming.old, renaming.new)
+    audit(database, cursor, Noted.JOB_RENAMED, formerly)
+    note(database, cursor, Noted.JOB_RENAMED, present)
     return Renamed(moved, runs, deleted, taken)
 
 
@@ -272,6 +347,7 @@ def _move_job(database: Database, cursor: Cursor, renaming: Renaming) -> None:
         elif (
             not database.change(cursor, update(table).where(table.c.name == old).values(name=new))
             and old == renaming.old
+            and renaming.is_recorded
         ):
             raise NoSuchJob(old)  # somebody else has renamed or forgotten it meanwhile
     database.change(cursor, update(table).where(table.c.parent == renaming.old).values(parent=renaming.new))

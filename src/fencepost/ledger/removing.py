@@ -8,15 +8,17 @@ ended runs, until their retention is over). If the name comes back later, it sta
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import delete as delete_from
 
 from fencepost.core.noted import Noted
-from fencepost.core.rights import HumanAct
-from fencepost.errors import LedgerRefused
+from fencepost.errors import LedgerRefused, NoSuchJob
 from fencepost.ledger import schedules
 from fencepost.ledger.accounts import forget_permissions
+from fencepost.ledger.auditing import next_number
+from fencepost.ledger.begun_renames import begun_within, refuse_begun
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -25,7 +27,7 @@ from fencepost.ledger.figures import forget_figures
 from fencepost.ledger.jobs import job as known_job
 from fencepost.ledger.journal import About, begin, note
 from fencepost.ledger.nodes import living_nodes
-from fencepost.ledger.schedule_rows import CODE
+from fencepost.ledger.schedule_rows import CODE, StoredSchedule
 
 _BATCH = 2000  # runs per transaction: short locks
 
@@ -93,41 +95,66 @@ def delete_schedule(
 def forget(database: Database, name: str, *, by: str, reason: str | None = None) -> Forgotten:
     """Forget a job that no living node has: delete its schedules, cancel its pending runs, remove its row.
 
-    The audit has an entry before that, because what is cancelled first stays cancelled if the rest is cut off.
+    The audit has an entry before that, because what is cancelled first stays cancelled if the rest is cut off. If
+    somebody else renames or forgets the job meanwhile, this is refused, and nothing under its new name is removed.
     """
     known_job(database, name)
     _refuse_living(database, name)
     about = About(job=name, by=by, reason=reason)
-    begin(database, HumanAct.FORGET_JOB, about)
+    begun = begin(database, Noted.JOB_FORGOTTEN, about, first=partial(_first, database, name))
     statements, connection = _connect(database)
-    why = f"job forgotten by {by}" + (f": {reason}" if reason else "")
     try:
         found = schedules.schedules(database, job=name, limit=1_000_000)
         for each in found:
-            schedules.delete(database, each.id, by=by, reason=reason, even_of_code=True)
+            schedules.delete(
+                database, each.id, by=by, reason=reason, even_of_code=True, check=partial(_refuse_moved, name)
+            )
         runs = _in_batches(
-            connection, statements, _OPEN, name, change=lambda cursor, ids: _cancelled(cursor, statements, ids, by, why)
+            connection, statements, _OPEN, name, change=lambda cursor, ids: _cancelled(database, cursor, ids, about)
         )
+        about = about._replace(detail={"begun": begun})
         connection.write(lambda cursor: _remove(database, cursor, statements, name, about))
     finally:
         connection.rest()
     return Forgotten(len(found), runs)
 
 
+def _first(database: Database, name: str, cursor: Cursor, number: int) -> int:
+    refuse_begun(begun_within(database, cursor), [name])
+    return number
+
+
+def _refuse_moved(name: str, row: StoredSchedule) -> None:
+    """Refuse to delete a schedule that has another job meanwhile."""
+    if row.job != name:
+        raise LedgerRefused(f"schedule {row.id!r} is of job {row.job!r} now: somebody else has renamed {name!r}")
+
+
 def _remove(database: Database, cursor: Cursor, statements: LedgerStatements, name: str, about: About) -> None:
+    next_number(database, cursor)  # a rename is begun before this, and found, or afterwards, and finds no job
+    refuse_begun(begun_within(database, cursor), [name])
     running = statements.rows(cursor, _RUNNING, name)
     if running:
         raise LedgerRefused(f"run {running[0][0]} of job {name!r} has not ended: fencepost show {running[0][0]}")
     table = database.tables.job
-    database.change(cursor, delete_from(table).where(table.c.name == name))
+    if not database.change(cursor, delete_from(table).where(table.c.name == name)):
+        raise NoSuchJob(name)  # somebody else has renamed or forgotten it meanwhile
     permissions = forget_permissions(database, cursor, name)
     forget_figures(database, cursor, name)
-    note(database, cursor, Noted.JOB_FORGOTTEN, about._replace(detail={"permissions": permissions}))
+    note(
+        database,
+        cursor,
+        Noted.JOB_FORGOTTEN,
+        about._replace(detail={"permissions": permissions, **(about.detail or {})}),
+    )
 
 
-def _cancelled(cursor: Cursor, statements: LedgerStatements, ids: Any, by: str, why: str) -> int:
+def _cancelled(database: Database, cursor: Cursor, ids: Any, about: About) -> int:
+    refuse_begun(begun_within(database, cursor), [str(about.job)])
+    statements, why = statements_for(database), f"job forgotten by {about.by}"
+    why += f": {about.reason}" if about.reason else ""
     now_us = statements.now_us(cursor)
-    return statements.change(cursor, _CANCEL, now_us, now_us, said(by), said(why), ids)
+    return statements.change(cursor, _CANCEL, now_us, now_us, said(about.by), said(why), ids)
 
 
 def _in_batches(

@@ -9,7 +9,8 @@ not ended; ended runs keep the name under which they ran.
 plans and runs them; those of the new name are not stored. When the last such node has left or died, the nodes that have
 the new name move everything in one transaction, which is noted in the journal. Runs that appear under the old name
 later (a run of a dead node that is queued again, a retry, a request of a program that is not deployed yet) are moved by
-the next check, within a minute. A roll-back moves everything back in the same way.
+the next check, within a minute. A roll-back moves everything back in the same way. What a person has begun to rename
+for good stays as it is until that is done.
 
 **Not promised.** Anything for code that drops `formerly` again, or for a name that was stored as a separate job before
 it had `formerly`: such a program is refused when it starts.
@@ -27,6 +28,7 @@ from sqlalchemy import select, update
 from fencepost.core.noted import Noted
 from fencepost.core.policy import Policy
 from fencepost.errors import InvalidJob, InvalidPolicy
+from fencepost.ledger.begun_renames import begun_within
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -148,7 +150,8 @@ def _renames(declared: Sequence[NewJob], known: Sequence[JobRow]) -> list[Rename
 def _carried(
     database: Database, statements: LedgerStatements, generation: int, rename: Rename, cursor: Cursor
 ) -> Carried:
-    if _has_node(database, cursor, rename.old):
+    is_begun = any(not each.names.isdisjoint(rename) for each in begun_within(database, cursor))
+    if is_begun or _has_node(database, cursor, rename.old):
         is_waiting = _has_schedules(database, cursor, rename.old)
         return Carried(frozenset({rename.new}) if is_waiting else frozenset())
     schedules = _move_schedules(database, cursor, rename, generation)

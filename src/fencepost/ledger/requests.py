@@ -15,6 +15,7 @@ from fencepost.core.noted import Noted
 from fencepost.core.runs import Requested
 from fencepost.core.states import Move, RunState, WaitsFor, is_terminal
 from fencepost.errors import IllegalMove
+from fencepost.ledger.begun_renames import begun_within, refuse_begun
 from fencepost.ledger.callers import cursor_of
 from fencepost.ledger.changed_runs import has_params_of, repeat_changed
 from fencepost.ledger.connection import LedgerConnection
@@ -172,8 +173,9 @@ def retry(
 ) -> int:
     """Create a new run with the parameters and window of a run that has ended; return its id.
 
-    Raises `AlreadyRequested` while a repetition of the run is live, unless `again` is set. `changed` is the repetition
-    with other parameters, as `fencepost.ledger.changed_runs` describes it.
+    Raises `AlreadyRequested` while a repetition of the run is live, unless `again` is set, and `LedgerRefused` while
+    its job is being renamed. `changed` is the repetition with other parameters, as `fencepost.ledger.changed_runs`
+    describes it.
     """
 
     def work(cursor: Cursor) -> int:
@@ -187,6 +189,7 @@ def retry(
         under_way = {} if again else live_repetitions(database, cursor, [run_id])
         if under_way:
             raise under_way[run_id].refusal(f"repeats run {run_id} already")
+        refuse_begun(begun_within(database, cursor), [row.job])
         if changed is not None and not has_params_of(row, changed):
             made = repeat_changed(database, cursor, row, changed._replace(requested_by=by, reason=reason), again=again)
         else:

@@ -23,7 +23,6 @@ from sqlalchemy import select, update
 from fencepost.core.noted import Noted
 from fencepost.core.restored import LEASES, differences
 from fencepost.core.retry import HoldForPerson
-from fencepost.core.rights import HumanAct
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -78,7 +77,7 @@ def accept(
     connection = database.connect("restored")
     try:
         about = About(by=by, reason=reason, detail={"pending": str(runs)})
-        begun = _settle_begun(database, connection, runs, about)
+        begun, about = _settle_begun(database, connection, runs, Noted.LEDGER_ACCEPTED, about)
 
         def work(cursor: Cursor) -> Restored:
             _renew(database, cursor, leases)
@@ -96,7 +95,7 @@ def as_copy(database: Database, *, by: str, reason: str | None, leases: str | No
     connection = database.connect("restored")
     try:
         about = About(by=by, reason=reason)
-        begun = _settle_begun(database, connection, Pending.CANCEL, about._replace(detail={"copy": True}))
+        begun, about = _settle_begun(database, connection, Pending.CANCEL, Noted.LEDGER_COPIED, about)
         done = connection.write(lambda cursor: _copied(database, cursor, leases, about))
         database.known_identity = database.known_naming = None
         return done._replace(runs=done.runs + begun)
@@ -147,7 +146,7 @@ def _copied(database: Database, cursor: Cursor, leases: str | None, about: About
     settled = _settle_pending(database, cursor, Pending.CANCEL, None)
     paused = _pause_runtime_schedules(database, cursor, now_us, about)
     revoke_all(database, cursor, tokens=True)
-    note(database, cursor, Noted.LEDGER_COPIED, about._replace(detail={"was": former}))
+    note(database, cursor, Noted.LEDGER_COPIED, about._replace(detail={**(about.detail or {}), "was": former}))
     return Restored(skipped, settled, paused)
 
 
@@ -184,16 +183,19 @@ def _settle_pending(database: Database, cursor: Cursor, runs: Pending, now_us: i
     return database.change(cursor, change.values(ended)) + database.change(cursor, held.values(ended))
 
 
-def _settle_begun(database: Database, connection: LedgerConnection, runs: Pending, about: About) -> int:
+def _settle_begun(
+    database: Database, connection: LedgerConnection, runs: Pending, what: Noted, about: About
+) -> tuple[int, About]:
     """Decide about runs that were running in the dump: they are lost, whatever node had them.
 
-    If there are any, the audit has an entry before that: they take transactions of their own.
+    If there are any, the audit has an entry before that: they take transactions of their own. Return how many there
+    were, and what the entry of the whole act is about.
     """
     c = database.tables.run.c
     running = select(c.id).where(c.state == "running").limit(1)
     if runs is Pending.RUN or not connection.read(lambda cursor: database.rows(cursor, running)):
-        return 0  # with RUN they are reaped with their nodes, and follow on_crash
-    begin(database, HumanAct.ACCEPT_LEDGER, about)
+        return 0, about  # with RUN they are reaped with their nodes, and follow on_crash
+    begun = begin(database, what, about)
     if runs is Pending.CANCEL:
         stopped = update(database.tables.run).where(c.state == "running", c.cancel_requested_at.is_(None))
         connection.write(
@@ -201,7 +203,8 @@ def _settle_begun(database: Database, connection: LedgerConnection, runs: Pendin
         )
     query = select(c.node).where(c.state == "running", c.node.is_not(None)).distinct()
     nodes = [row[0] for row in connection.read(lambda cursor: database.rows(cursor, query))]
-    return sum(_reap_all(connection, node) for node in nodes)
+    about = about._replace(detail={**(about.detail or {}), "begun": begun})
+    return sum(_reap_all(connection, node) for node in nodes), about
 
 
 def _reap_all(connection: LedgerConnection, node: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.planting import Code, mutant
 
 _ON_RECORD = "tests/web/test_refused_on_record.py::"
+_BEGUN = "tests/app/test_begun_renames.py"
 _CUT = "tests/audit/test_audit.py::test_act_that_is_cut_leaves_both_itself_and_its_entry_or_neither"
 
 OPERATING = (
@@ -50,10 +51,31 @@ OPERATING = (
         "a job is half renamed, and a crash leaves no entry of it",
         Code(
             "fencepost.ledger.journal:begin",
-            "_audit(database, cursor, act, about, outcome=BEGUN)",
+            "audit(database, cursor, what, told, outcome=BEGUN)",
             "pass",
         ),
         tests=f"{_CUT}[rename_job-sqlite]",
+    ),
+    mutant(
+        "renamed to two names",
+        "a job is renamed to another name while a rename of it is under way",
+        Code(
+            "fencepost.ledger.begun_renames:begin_rename", "refuse_begun(known, rename.names, but=(old, new))", "pass"
+        ),
+        tests=f"{_BEGUN}::test_of_two_that_begin_with_a_name_in_common_one_begins[sqlite]",
+    ),
+    mutant(
+        "rename not compared",
+        "a rename goes on though somebody else has completed it",
+        Code("fencepost.ledger.begun_renames:end", "if begun is None:", "if True:"),
+        tests=f"{_BEGUN}::test_same_rename_by_two_at_once_is_done_once[sqlite]",
+    ),
+    mutant(
+        "bulk work in the middle of a rename",
+        "a bulk run begins anew while its checkpoints have another name",
+        Code("fencepost.bulk.refusing:refuse_while_renamed", "if not each.names.isdisjoint(names):", "if False:"),
+        tests="tests/bulk/test_renamed_half_way.py::"
+        "test_run_under_either_name_does_nothing_until_the_rename_is_completed[nightly-sqlite-own]",
     ),
     mutant(
         "head of the audit not locked",
