@@ -35,13 +35,13 @@ DEPLOYS = (
     mutant(
         "renamed under its nodes",
         "a job's schedules and runs get its new name although a living node has the old one",
-        Code("fencepost.ledger.renaming:_carried", "if _has_node(database, cursor, rename.old):", "if False:"),
+        Code("fencepost.ledger.renaming:_carried", "is_begun or _has_node(database, cursor, rename.old)", "is_begun"),
         tests=f"{_RENAMING}::test_while_a_living_node_has_the_old_name_its_schedules_stay_there[sqlite]",
     ),
     mutant(
         "renamed for good under its nodes",
         "an operator renames a job for good although a living node has it",
-        Code("fencepost.ledger.moving:renaming_of", "names.intersection(node.jobs)", "names.intersection(())"),
+        Code("fencepost.ledger.moving:refuse_living", "names.intersection(node.jobs)", "names.intersection(())"),
         tests=f"{_RENAMING}::TestForGood::test_refused_while_a_living_node_has_either_name[sqlite]",
     ),
     mutant(
