@@ -133,8 +133,8 @@ SELECT k.name, {greatest}(coalesce((SELECT x.token FROM {exclusive} x WHERE x.ke
   (SELECT x.run_id FROM {exclusive} x WHERE x.key = k.name)
 FROM (
   SELECT r.exclusive_key AS name, max(r.token) AS token, <ranks>
-  FROM {run} r WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:coalesce(r.job, '')} AND r.available_at <= %s
-    AND r.exclusive_key IS NOT NULL AND NOT ({texts:r.exclusive_key})
+  FROM {run} r{claimable} WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:coalesce(r.job, '')}
+    AND r.available_at <= %s AND r.exclusive_key IS NOT NULL AND NOT ({texts:r.exclusive_key})
   GROUP BY r.exclusive_key) k
 ORDER BY <order>, k.name
 """

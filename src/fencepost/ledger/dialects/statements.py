@@ -129,6 +129,7 @@ class LedgerStatements(ABC):
             "ranks": ", ".join(ranks("r")),
             "ranking_columns": ", ".join(f"r.{column}" for column in CLAIM_ORDER_COLUMNS if column != "id"),
             "claim_order": Word(order_by),
+            "claimable": "",  # an index hint for queued runs, where the database needs one
             "ready": "",  # an index hint for schedules that are due and have a node, where the database needs one
             "clock": dialect.now_sql,
             "not_ended": _NOT_ENDED.format_map(self.fields),

@@ -26,7 +26,7 @@ from fencepost.ledger.dialects.statements import (
 )
 
 _FIND = """
-SELECT {ranked_columns} FROM {run} r FORCE INDEX ({run_claim})
+SELECT {ranked_columns} FROM {run} r{claimable}
 WHERE r.state = 'queued' AND r.queue = %s AND r.available_at <= %s AND {texts:r.job}{gate} AND {not_ended}
   AND {unpaused:%s %s}
 ORDER BY {claim_order:r} LIMIT {limit}{skip_locked}
@@ -97,7 +97,7 @@ class HotMysql(TransactionStatements):
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
-        self.fields["run_claim"] = f"{dialect.url.prefix}run_claim"
+        self.fields["claimable"] = f" FORCE INDEX ({dialect.url.prefix}run_claim)"
         self.fields["ready"] = f" FORCE INDEX ({dialect.url.prefix}schedule_ready)"
 
     def among_ints(self, column: str) -> str:
