@@ -27,6 +27,9 @@ def app(url: str) -> Iterator[App]:
     @app.job(every("1h"), exclusive="account:{account}", params={"account": 1})
     def settle(account: int, mode: str = "real") -> None: ...
 
+    @app.job(every("1h"), queue="reports", priority=7)
+    def report(day: str = "today") -> None: ...
+
     publish(app)
     yield app
     app.close()
@@ -116,6 +119,36 @@ def test_part_of_other_work_is_not_changed(app: App, first: int) -> None:
     set_run(app, first, origin_key="part:7:0:3:1")
     with pytest.raises(InvalidParameters, match="is a part of another job's work"):
         app.operations.retry(first, params={"account": 2}, by="ann")
+
+
+@pytest.mark.parametrize("state", ["skipped", "misfired"])
+def test_a_due_time_that_was_passed_over_is_repeated_like_any_run_of_its_job(app: App, state: str) -> None:
+    """Records of what was paused have no key, queue or priority: their repetition ran beside other runs of the job."""
+    ops = app.operations
+    regular = ops.run(ops.trigger("report", by="ann").run_id)
+    assert regular.exclusive_key == "job:report"
+    recorded = ops.trigger("report", {"day": "monday"}, by="ann").run_id
+    unknown = {"params_hash": "", "exclusive_key": None, "queue": "default", "priority": 0, "origin_key": None}
+    set_run(app, recorded, state=state, why="paused", schedule="report", ended_at=app.ledger.now_us(), **unknown)
+    for params in (None, {"day": "friday"}):
+        made = ops.run(ops.retry(recorded, params=params, by="ann", again=True))
+        assert (made.exclusive_key, made.queue, made.priority) == ("job:report", "reports", 7)
+        assert made.request_hash
+    # By the parameters, where the job's key has some.
+    settled = ops.trigger("settle", {"account": 4}, by="ann").run_id
+    set_run(app, settled, state=state, schedule="settle", ended_at=app.ledger.now_us(), **unknown)
+    for params, key in ((None, "account:4"), ({"account": 5}, "account:5")):
+        assert ops.run(ops.retry(settled, params=params, by="ann", again=True)).exclusive_key == key
+
+
+def test_a_run_that_was_skipped_for_another_reason_is_repeated_as_it_is(app: App) -> None:
+    """One that the overlap rule skipped has its key, and one that began and raised Skip what it ran with."""
+    ops = app.operations
+    begun = ops.trigger("report", by="ann").run_id
+    used = {"exclusive_key": None, "queue": "other", "priority": 1, "attempts": 1}
+    set_run(app, begun, state="skipped", schedule="report", ended_at=app.ledger.now_us(), **used)
+    made = ops.run(ops.retry(begun, by="ann"))
+    assert (made.exclusive_key, made.queue, made.priority) == (None, "other", 1)
 
 
 def test_why_does_not_take_it_for_the_run_of_the_due_time(app: App, first: int) -> None:
