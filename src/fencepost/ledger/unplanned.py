@@ -34,8 +34,10 @@ def as_planned(database: Database, cursor: Cursor, rows: Sequence[RunRow]) -> li
         return list(rows)
     job, schedule = database.tables.job.c, database.tables.schedule.c
     names, ids = {row.job for row in passed_over}, {row.schedule for row in passed_over}
-    policies = dict(database.rows(cursor, select(job.name, job.policy).where(job.name.in_(names))))
-    origins = dict(database.rows(cursor, select(schedule.id, schedule.origin).where(schedule.id.in_(ids))))
+    policies: dict[str, str] = dict(database.rows(cursor, select(job.name, job.policy).where(job.name.in_(names))))
+    origins: dict[str | None, str] = dict(
+        database.rows(cursor, select(schedule.id, schedule.origin).where(schedule.id.in_(ids)))
+    )
     return [
         _planned(row, policies.get(row.job), origins.get(row.schedule)) if _was_passed_over(row) else row
         for row in rows
