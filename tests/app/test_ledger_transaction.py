@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, text
 
+from fencepost.core.runtime import Runtime
 from fencepost.engine.engines import engine_of
 from fencepost.errors import LeaseLost, TransactionConflict, TransactionTooLong
 from fencepost.fence import databases
@@ -17,10 +18,25 @@ from fencepost.fence.run_row import FencedRun
 from fencepost.fence.sources import quick
 from fencepost.ledger.ledger import Ledger
 from fencepost.testing import until
+from fencepost.threaded import ThreadedRuntime
 from tests.app.surroundings import RUNTIME
 from tests.fence.paused_holder import between_check_and_commit
 
 TOKEN = 1_000
+
+
+class SuspendedRuntime(ThreadedRuntime):
+    """Its clock goes on while it is suspended, and the watch of a transaction notices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.suspended_s = 0.0
+        self.was_noticed = self.event()
+
+    def monotonic(self) -> float:
+        if self.suspended_s:
+            self.was_noticed.set()
+        return super().monotonic() + self.suspended_s
 
 
 class Stand:
@@ -40,6 +56,7 @@ class Stand:
         self,
         source: Engine | Connection | None = None,
         *,
+        runtime: Runtime = RUNTIME,
         isolation: str = "read committed",
         check_trust: Callable[[], None] = lambda: None,
         **terms: Any,
@@ -47,7 +64,7 @@ class Stand:
         row = FencedRun(
             self.ledger.tables.name("run"), self.ledger.tables.name("check_run"), 1, TOKEN, "run 1 of 'settle'"
         )
-        kept = FenceOptions(RUNTIME, isolation, 5.0, check_trust=check_trust, refused=self.refusals.append, **terms)
+        kept = FenceOptions(runtime, isolation, 5.0, check_trust=check_trust, refused=self.refusals.append, **terms)
         return LedgerTransaction(source if source is not None else self.engine, row, kept)
 
     def write(self, connection: Connection, number: int = 1) -> None:
@@ -258,6 +275,24 @@ class TestOnSqlite:
         endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
         with pytest.raises(TransactionTooLong), stand.begin(sqlite_limit_s=0.1) as tx:
             tx.execute(text(endless))
+
+    def test_a_suspended_process_has_the_time_once_more(self, stand: Stand) -> None:
+        """It ended a run for good, for a transaction that took 0.2 s before and after the suspension."""
+        runtime = SuspendedRuntime()
+        with stand.begin(runtime=runtime, sqlite_limit_s=0.3) as tx:
+            stand.write(tx)
+            runtime.suspended_s = 3_600.0
+            assert runtime.was_noticed.wait(30)
+            stand.write(tx, 2)
+        assert stand.effects_now() == [1, 2]
+
+    def test_after_a_suspension_the_limit_holds_all_the_same(self, stand: Stand) -> None:
+        runtime = SuspendedRuntime()
+        with pytest.raises(TransactionTooLong), stand.begin(runtime=runtime, sqlite_limit_s=0.1) as tx:
+            stand.write(tx)
+            runtime.suspended_s = 3_600.0
+            stand.take_over()
+        assert stand.effects_now() == []
 
     def test_the_connection_is_as_good_as_new_afterwards(self, stand: Stand) -> None:
         with stand.engine.connect() as connection:

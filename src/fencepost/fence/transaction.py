@@ -7,9 +7,10 @@ transaction begins, so that a stale writer does not even start. This is skipped 
 
 **Promises.** Statements on the connection are committed only if the fence was ours at the commit. Otherwise they are
 rolled back, `LeaseLost` is raised and the refusal is recorded. A connection that is idle in the middle is ended by the
-server after a ttl (on SQLite: rolled back after five seconds). A connection that was passed in is left in its previous
-state. If the transaction was ended inside the block, an error reports it; see `fence.sources.source`. A process that is
-forked inside the block neither commits, rolls back nor closes the transaction of its parent; see `fence.inherited`.
+server after a ttl (on SQLite: rolled back after five seconds in which the process runs). A connection that was passed
+in is left in its previous state. If the transaction was ended inside the block, an error reports it; see
+`fence.sources.source`. A process that is forked inside the block neither commits, rolls back nor closes the transaction
+of its parent; see `fence.inherited`.
 
 **Not promised.** That a COMMIT without a reply did not happen. If that matters, make the effect repeatable, or end the
 run in the same transaction (`finish`).
