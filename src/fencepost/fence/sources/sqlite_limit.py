@@ -4,8 +4,8 @@ SQLite has one writer at a time, so a job that waits for something inside its tr
 limit is reached, another thread rolls back the transaction, whatever the job is doing. Statements on the connection are
 then refused.
 
-The limit is of a process that runs. If the process or its machine was suspended meanwhile, the transaction gets the same
-time once more: the job does not wait for anything, and whether it may still commit is for the fence to decide.
+The limit is of a process that runs. If the process or its machine was suspended meanwhile, the transaction gets the
+same time once more: the job does not wait for anything, and whether it may still commit is for the fence to decide.
 
 A connection that sqlite3 binds to its thread (``check_same_thread``, the default of `sqlite3.connect`, but not of
 SQLAlchemy and Django) cannot be rolled back by another thread. There, a running statement is interrupted, and the
