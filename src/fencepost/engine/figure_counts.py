@@ -12,20 +12,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from fencepost.core.figures import TIMED, Figures, bucket_of, hour_of, word_of
+from fencepost.core.runs import Ending
 
 if TYPE_CHECKING:
-    from fencepost.core.runs import Ending
     from fencepost.core.runtime import Runtime
     from fencepost.engine.ledger_clock import LedgerClock
     from fencepost.ledger.finishing import Finished
     from fencepost.ledger.reaping import Reaped
 
 _DEAD = "dead"
-_JOB, _STATE, _OUTCOME, _TOOK_US = (attrgetter(name) for name in ("job", "state", "outcome", "took_us"))
+_COUNTED: Callable[[Ending], tuple[str, str, str | None, int]] = itemgetter(
+    *(Ending._fields.index(name) for name in ("job", "state", "outcome", "took_us"))
+)
 Key = tuple[str, int]
 """A job, and when an hour began."""
 
@@ -47,12 +49,9 @@ class FigureCounts:
     def ended(self, batch: Sequence[Ending], finished: Finished) -> None:
         """Count the attempts that the ledger has accepted. Thousands end in a second, so little is done for each."""
         accepted = [each for each in batch if each.run_id not in finished.refused] if finished.refused else batch
-        buckets = map(bucket_of, map(_TOOK_US, accepted))
         with self._lock:
             was_empty = self._begin(finished.now_us)
-            self._ended.update(
-                zip(map(_JOB, accepted), map(_STATE, accepted), map(_OUTCOME, accepted), buckets, strict=True)
-            )
+            self._ended.update(map(_COUNTED, accepted))
         if was_empty:
             self.on_first_change()
 
@@ -85,13 +84,13 @@ class FigureCounts:
 
     def _sum_up(self) -> None:
         """Add the endings that were counted to the figures of their jobs, in the present hour."""
-        for (job, state, outcome, bucket), count in self._ended.items():
+        for (job, state, outcome, took_us), count in self._ended.items():
             if outcome is None:
                 continue  # handed back: it never began
             word, figures = word_of(state, outcome), self._figures_of(job)
             figures.outcomes[word] += count
             if word in TIMED:
-                figures.run_times[bucket] += count
+                figures.run_times[bucket_of(took_us)] += count
             if state == _DEAD:
                 figures.outcomes[_DEAD] += count
         for job, word in self._unrun:

@@ -20,13 +20,14 @@ def logged(call: Callable[[Claim], Outcome], logs: RunLogs | None) -> Callable[[
     """Return `call`, which executes claims, such that the logs know when an attempt begins and ends."""
     if logs is None:
         return call
+    begin, over = logs.begin, logs.over  # bound once: every run needs them
 
     def with_logs(claim: Claim) -> Outcome:
-        logs.begin(claim.run_id, claim.attempt)
+        begin(claim.run_id, claim.attempt)
         try:
             return call(claim)
         finally:
-            logs.over(claim.run_id, claim.attempt)
+            over(claim.run_id, claim.attempt)
 
     return with_logs
 
@@ -39,11 +40,11 @@ def logged_async(
         return call
 
     async def with_logs(claim: Claim) -> Outcome:
-        logs.begin(claim.run_id, claim.attempt)
+        begin(claim.run_id, claim.attempt)
         try:
             return await call(claim)
         finally:
-            logs.over(claim.run_id, claim.attempt)
+            over(claim.run_id, claim.attempt)
 
     return with_logs
 

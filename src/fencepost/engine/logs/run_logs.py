@@ -237,6 +237,8 @@ class RunLogs:
         with self._lock:
             if key in self._local:
                 self._add(key, stream, chunk)
+                if key not in self._local:  # it has ended meanwhile, and perhaps did not see this
+                    self._end_written(key)
         self._tell()
 
     def log(self, run_id: int, attempt: int, text: str) -> None:
@@ -246,13 +248,17 @@ class RunLogs:
     def over(self, run_id: int, attempt: int) -> None:
         """An attempt has ended. Cheap if it wrote nothing."""
         key = (run_id, attempt)
-        with self._lock:  # also to look: another thread of the job may be adding its first line
-            self._local.discard(key)
-            has_written = key in self._attempts
-            if has_written:
-                self._end(key)
-        if has_written:
+        self._local.discard(key)
+        # Without the lock, as every run comes here. Another thread of the job may be adding its first line: then either
+        # it is seen here, or `add` sees that the attempt is over.
+        if key in self._attempts:
+            with self._lock:
+                self._end_written(key)
             self._tell()
+
+    def _end_written(self, key: Key) -> None:
+        if key in self._attempts:
+            self._end(key)
 
     # -- to the ledger -----------------------------------------------------------------------------------------------
 
