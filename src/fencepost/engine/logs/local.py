@@ -38,6 +38,7 @@ def logged_async(
     """Return the same for coroutines."""
     if logs is None:
         return call
+    begin, over = logs.begin, logs.over
 
     async def with_logs(claim: Claim) -> Outcome:
         begin(claim.run_id, claim.attempt)
