@@ -17,6 +17,7 @@ from fencepost.engine.runners.outcome import How, Outcome
 
 READY = b'["ready"]\n'
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_decoded = json.JSONDecoder().raw_decode  # of a text without surroundings; takes half as long as `json.loads` of bytes
 _SUCCEEDED = How.SUCCEEDED.value
 _NOTHING_ELSE = (None,) * 6
 
@@ -59,7 +60,7 @@ def serial_of(beginning: bytes) -> int:
 
 def read_claim(message: bytes) -> tuple[int, Claim]:
     """Decode a claim."""
-    serial, fields = json.loads(message)
+    serial, fields = _decoded(message.decode())[0]
     return serial, Claim._make(fields)
 
 

@@ -61,37 +61,36 @@ class WorkerOutput:
         """Mark that an attempt begins, and that the one before it has ended."""
         frame = begin_frame(self._mark, run_id, attempt)
         if self._has_begun:
-            self._flush()
-            self._tell_dropped()
-            frame = self._end + frame
-        elif self._dropped:
+            self._end_with(self._end + frame)
+            return
+        if self._dropped:
             self._notice()  # what a thread logged between two runs belongs to none
         self._write_to_both(frame)
-        if self._has_begun:
-            self._reopen()
         self._has_begun = True
 
     def end(self) -> None:
         """Mark that it has ended, if one had begun. What it left in Python's buffers still belongs to it."""
         if self._has_begun:
-            self._flush()
-            self._tell_dropped()
-            self._write_to_both(self._end)
-            self._reopen()
+            self._end_with(self._end)
             self._has_begun = False
 
-    def _flush(self) -> None:
-        for stream in (sys.stdout, sys.stderr):
-            try:  # noqa: SIM105 - done for every run: to enter `suppress` takes longer than to flush nothing
-                stream.flush()
-            except Exception:  # noqa: BLE001, S110 - a job may have closed it, or put anything in its place
-                pass
+    def _end_with(self, frame: bytes) -> None:
+        """End an attempt, and undo what its job did to the descriptors 1 and 2.
 
-    def _reopen(self) -> None:
-        """Undo what the job did to the descriptors: closed or redirected, they would take the prints of later runs.
-
-        Closed, they would be the number of a file or connection of a later run. To do it costs less than to ask.
+        Closed or redirected, they would take the prints of later runs, or be the number of a file or connection of
+        one. To do it costs less than to ask. Every run comes here, so nothing is called that need not be.
         """
+        try:  # noqa: SIM105 - to enter `suppress` takes longer than to flush nothing
+            sys.stdout.flush()
+        except Exception:  # noqa: BLE001, S110 - a job may have closed it, or put anything in its place
+            pass
+        try:  # noqa: SIM105 - as above
+            sys.stderr.flush()
+        except Exception:  # noqa: BLE001, S110 - as above
+            pass
+        if self._dropped:
+            self._tell_dropped()
+        self._write_to_both(frame)
         try:
             os.dup2(self._output, 1)
             os.dup2(self._errors, 2)
@@ -127,11 +126,10 @@ class WorkerOutput:
 
     def _tell_dropped(self) -> None:
         """Say in the log of the attempt how many of its last records were dropped. Waits for room, as its end does."""
-        if self._dropped:
-            with self._lock:
-                notice = self._notice()
-            for frame in log_frames(self._mark, notice):
-                self._write(self._errors, frame)
+        with self._lock:
+            notice = self._notice()
+        for frame in log_frames(self._mark, notice):
+            _write(self._errors, frame)
 
     def keep(self, value: str) -> None:
         """Let the supervisor mask a value in all that is written from now on, to either pipe."""
@@ -142,16 +140,23 @@ class WorkerOutput:
         self._told.add(value)
 
     def _write_to_both(self, frame: bytes) -> None:
-        self._write(self._output, frame)
-        self._write(self._errors, frame)
-
-    def _write(self, descriptor: int, frame: bytes) -> None:
         try:
-            os.write(descriptor, frame)
-        except BlockingIOError:
-            _write_when_there_is_room(descriptor, frame)
+            os.write(self._output, frame)
         except OSError:
-            pass
+            _write(self._output, frame)
+        try:
+            os.write(self._errors, frame)
+        except OSError:
+            _write(self._errors, frame)
+
+
+def _write(descriptor: int, frame: bytes) -> None:
+    try:
+        os.write(descriptor, frame)
+    except BlockingIOError:
+        _write_when_there_is_room(descriptor, frame)
+    except OSError:  # the supervisor is gone
+        pass
 
 
 def _write_when_there_is_room(descriptor: int, frame: bytes) -> None:
