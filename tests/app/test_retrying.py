@@ -141,6 +141,44 @@ def test_a_due_time_that_was_passed_over_is_repeated_like_any_run_of_its_job(app
         assert ops.run(ops.retry(settled, params=params, by="ann", again=True)).exclusive_key == key
 
 
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_of_a_renamed_job_it_is_repeated_as_the_job_is_now(app: App, url: str, is_forgotten: bool) -> None:
+    """What has ended keeps its name: by the policy under that, or by none, the repetition ran beside other runs."""
+    recorded = app.operations.trigger("report", by="ann").run_id
+    unknown = {"params_hash": "", "exclusive_key": None, "queue": "default", "priority": 0, "origin_key": None}
+    set_run(app, recorded, state="skipped", why="paused", schedule="report", ended_at=app.ledger.now_us(), **unknown)
+    after = App(url)
+
+    @after.job(every("1h"), name="summary", formerly="report", queue="late", priority=3)
+    def summary(day: str = "today") -> None: ...
+
+    publish(after)
+    if is_forgotten:
+        after.operations.forget_job("report", by="ann")
+    made = after.operations.run(after.operations.retry(recorded, by="ann"))
+    regular = after.operations.run(after.operations.trigger("summary", {"day": "friday"}, by="ann").run_id)
+    assert (made.exclusive_key, made.queue, made.priority) == ("job:report", "late", 3)
+    assert (regular.exclusive_key, regular.queue, regular.priority) == ("job:report", "late", 3)
+    after.close()
+
+
+def test_it_needs_no_parameter_of_a_key_that_others_have_stored(app: App, url: str) -> None:
+    """During a deploy, the stored policy can be that of another version."""
+    recorded = app.operations.trigger("settle", {"account": 4}, by="ann").run_id
+    set_run(app, recorded, state="skipped", schedule="settle", exclusive_key=None, ended_at=app.ledger.now_us())
+    later = App(url)
+
+    @later.job(every("1h"), exclusive="zone:{zone}", params={"account": 1, "zone": "eu"})
+    def settle(account: int, zone: str) -> None: ...
+
+    publish(later)
+    made = app.operations.retry(recorded, params={"account": 5}, by="ann")
+    assert app.operations.run(made).exclusive_key == "account:5"
+    with pytest.raises(InvalidParameters, match="needs the parameter 'zone'"):
+        app.operations.retry(recorded, by="ann", again=True)
+    later.close()
+
+
 def test_a_run_that_was_skipped_for_another_reason_is_repeated_as_it_is(app: App) -> None:
     """One that the overlap rule skipped has its key, and one that began and raised Skip what it ran with."""
     ops = app.operations

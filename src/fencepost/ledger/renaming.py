@@ -90,18 +90,19 @@ def present_name(database: Database, job: str) -> str:
     What is requested under the present name is what would be moved to it, with the same keys and hashes: these use
     the first name.
     """
+    return database.read(lambda cursor: present_name_within(database, cursor, job))
+
+
+def present_name_within(database: Database, cursor: Cursor, job: str) -> str:
+    """Return the same within a transaction."""
     c = database.tables.job.c
     renamed = select(c.name, c.policy).where(c.policy.contains('"formerly"', autoescape=True)).order_by(c.name)
-
-    def work(cursor: Cursor) -> str:
-        found = [(name, formers(policy)) for name, policy in database.rows(cursor, renamed)]
-        newer = sorted((len(names), name) for name, names in found if job in names)
-        if not newer:
-            return job
-        living = [each for _, each in newer if _has_node(database, cursor, each)]
-        return job if _has_node(database, cursor, job) else (living or [newer[-1][1]])[-1]
-
-    return database.read(work)
+    found = [(name, formers(policy)) for name, policy in database.rows(cursor, renamed)]
+    newer = sorted((len(names), name) for name, names in found if job in names)
+    if not newer:
+        return job
+    living = [each for _, each in newer if _has_node(database, cursor, each)]
+    return job if _has_node(database, cursor, job) else (living or [newer[-1][1]])[-1]
 
 
 def formers_on_record(

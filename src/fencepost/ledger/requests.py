@@ -192,9 +192,9 @@ def retry(
             raise under_way[run_id].refusal(f"repeats run {run_id} already")
         refuse_begun(begun_within(database, cursor), [row.job])
         if changed is not None and not has_params_of(row, changed):
-            [planned] = as_planned(database, cursor, [row._replace(params=changed.params)])
+            planned = as_planned(database, cursor, row._replace(params=changed.params), key=changed.exclusive_key)
             wanted = changed._replace(requested_by=by, reason=reason, queue=planned.queue, priority=planned.priority)
-            wanted = wanted._replace(exclusive_key=wanted.exclusive_key or planned.exclusive_key)
+            wanted = wanted._replace(exclusive_key=changed.exclusive_key or planned.exclusive_key)
             made = repeat_changed(database, cursor, row, wanted, again=again)
         else:
             [made] = _repeated(database, cursor, [row], by=by, reason=reason, origin_key=origin_key)
@@ -287,7 +287,7 @@ def _repeated(
     origin_key: str | None = None,
 ) -> list[Enqueued]:
     keys = [f"retry:{row.id}" if once else origin_key for row in rows]
-    planned = as_planned(database, cursor, rows)
+    planned = [as_planned(database, cursor, row) for row in rows]
     repetitions = [repetition(row, by, reason, key) for row, key in zip(planned, keys, strict=True)]
     roots = [root_of(database, cursor, row).to_text() for row in rows]
     made = record(database, cursor, [each._replace(root=root) for each, root in zip(repetitions, roots, strict=True)])

@@ -3,6 +3,8 @@
 Their records have no exclusive key, because they exclude nothing, and those of a pause have no queue and priority of
 their job either. A repetition is a run like any other of its job, so it gets what the job's policy says.
 
+It is the job under its present name, if it was renamed since.
+
 **Not promised.** Anything for a job that was forgotten, or whose policy is of a later release: then the record is
 repeated as it is.
 """
@@ -10,7 +12,6 @@ repeated as it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 from sqlalchemy import select
 
@@ -22,45 +23,40 @@ from fencepost.errors import InvalidPolicy
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.history import RunRow
+from fencepost.ledger.renaming import present_name_within
 
 _RUNTIME = "runtime"
 _PASSED_OVER = frozenset({RunState.SKIPPED, RunState.MISFIRED})
 
 
-def as_planned(database: Database, cursor: Cursor, rows: Sequence[RunRow]) -> list[RunRow]:
-    """Return rows of runs; those that were passed over with the key, queue and priority of a run of their job."""
-    passed_over = [row for row in rows if _was_passed_over(row)]
-    if not passed_over:
-        return list(rows)
+def as_planned(database: Database, cursor: Cursor, row: RunRow, *, key: str | None = None) -> RunRow:
+    """Return the row of a run; if it was passed over, with the key, queue and priority of a run of its job.
+
+    `key` is its exclusive key, if it is known already. Raises `InvalidParameters` where the job's key needs a parameter
+    that the row has not: there would be nothing to exclude by.
+    """
+    if not _was_passed_over(row):
+        return row
+    name = present_name_within(database, cursor, row.job)
     job, schedule = database.tables.job.c, database.tables.schedule.c
-    names, ids = {row.job for row in passed_over}, {row.schedule for row in passed_over}
-    policies: dict[str, str] = dict(database.rows(cursor, select(job.name, job.policy).where(job.name.in_(names))))
-    origins: dict[str | None, str] = dict(
-        database.rows(cursor, select(schedule.id, schedule.origin).where(schedule.id.in_(ids)))
+    policies = database.rows(cursor, select(job.policy).where(job.name == name))
+    origins = database.rows(cursor, select(schedule.origin).where(schedule.id == row.schedule))
+    try:
+        policy = Policy.from_json(policies[0][0]) if policies else None
+    except InvalidPolicy:
+        return row
+    if policy is None:
+        return row
+    params = json.loads(row.params)
+    runtime_schedule = row.schedule if origins and origins[0][0] == _RUNTIME else None
+    return row._replace(
+        exclusive_key=key or exclusive_key(name, policy, params, runtime_schedule=runtime_schedule),
+        queue=policy.queue,
+        priority=policy.priority,
+        params_hash=row.params_hash or params_hash(policy.known_as(name), params),
     )
-    return [
-        _planned(row, policies.get(row.job), origins.get(row.schedule)) if _was_passed_over(row) else row
-        for row in rows
-    ]
 
 
 def _was_passed_over(row: RunRow) -> bool:
     is_unused = row.attempts == 0 and row.exclusive_key is None
     return is_unused and row.schedule is not None and row.state in _PASSED_OVER
-
-
-def _planned(row: RunRow, policy_text: str | None, origin: str | None) -> RunRow:
-    if policy_text is None:
-        return row
-    try:
-        policy = Policy.from_json(policy_text)
-    except InvalidPolicy:
-        return row
-    params = json.loads(row.params)
-    runtime_schedule = row.schedule if origin == _RUNTIME else None
-    return row._replace(
-        exclusive_key=exclusive_key(row.job, policy, params, runtime_schedule=runtime_schedule),
-        queue=policy.queue,
-        priority=policy.priority,
-        params_hash=row.params_hash or params_hash(policy.known_as(row.job), params),
-    )
