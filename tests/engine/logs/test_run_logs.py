@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Iterator
+from threading import Event, Thread
+from typing import Any
 
 import pytest
 
@@ -348,3 +350,31 @@ def test_brief_logs_are_looked_at_together(reading: Reading, monkeypatch: pytest
         reading.run(run_id, b"a line\n")
     reading.flush()
     assert [text.count("\n") for text in looked] == [64, 64]
+
+
+def test_an_attempt_that_ends_while_its_turn_is_passed_on_has_ended() -> None:
+    """The thread that notes what the ledger has takes the attempt out for a moment, to put it behind the others."""
+    logs = RunLogs(ThreadedRuntime())
+    was_taken_out, may_go_on = Event(), Event()
+
+    class Waiting(dict[Any, Any]):
+        def pop(self, *key: Any) -> Any:
+            value = super().pop(*key)
+            was_taken_out.set()
+            assert may_go_on.wait(30)
+            return value
+
+    logs.begin(1, 1)
+    logs.log(1, 1, "first")
+    logs._attempts = Waiting(logs._attempts)
+    chunks = logs.take(1 << 20)
+    writer, job = Thread(target=logs.taken, args=(chunks,)), Thread(target=logs.over, args=(1, 1))
+    writer.start()
+    assert was_taken_out.wait(30)
+    job.start()
+    job.join(0.2)  # it waits, or has returned by now
+    may_go_on.set()
+    writer.join(30)
+    job.join(30)
+    logs.taken(logs.take(1 << 20))
+    assert not logs.has_begun

@@ -97,6 +97,7 @@ class RunLogs:
         self._lock = runtime.lock()
         self._sources: dict[int, WorkerStreams] = {}
         self._local: set[Key] = set()  # attempts that execute in this process
+        self._local_written: set[Key] = set()  # of these, those that wrote something
         self._attempts: dict[Key, AttemptLog] = {}
         self._ended: dict[Key, AttemptLog] = {}  # in the order in which they ended
         self._ended_size = 0  # bytes of these that wait
@@ -236,9 +237,10 @@ class RunLogs:
         key = (run_id, attempt)
         with self._lock:
             if key in self._local:
+                self._local_written.add(key)
                 self._add(key, stream, chunk)
                 if key not in self._local:  # it has ended meanwhile, and perhaps did not see this
-                    self._end_written(key)
+                    self._end_local(key)
         self._tell()
 
     def log(self, run_id: int, attempt: int, text: str) -> None:
@@ -251,12 +253,13 @@ class RunLogs:
         self._local.discard(key)
         # Without the lock, as every run comes here. Another thread of the job may be adding its first line: then either
         # it is seen here, or `add` sees that the attempt is over.
-        if key in self._attempts:
+        if key in self._local_written:
             with self._lock:
-                self._end_written(key)
+                self._end_local(key)
             self._tell()
 
-    def _end_written(self, key: Key) -> None:
+    def _end_local(self, key: Key) -> None:
+        self._local_written.discard(key)
         if key in self._attempts:
             self._end(key)
 
