@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,18 +26,29 @@ from tests.fence.paused_holder import between_check_and_commit
 TOKEN = 1_000
 
 
-class SuspendedRuntime(ThreadedRuntime):
-    """Its clock goes on while it is suspended, and the watch of a transaction notices."""
+class Parts(ThreadedRuntime):
+    """Waits until it is told that the time is over, as after a suspension: `waited` says how long it was to wait."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.suspended_s = 0.0
-        self.was_noticed = self.event()
+        self.waited: list[float] = []
+        self.passes, self.has_waited = threading.Semaphore(0), threading.Semaphore(0)
 
-    def monotonic(self) -> float:
-        if self.suspended_s:
-            self.was_noticed.set()
-        return super().monotonic() + self.suspended_s
+    def event(self) -> Any:
+        return _Part(self)
+
+
+class _Part(threading.Event):
+    def __init__(self, runtime: Parts) -> None:
+        super().__init__()
+        self._runtime = runtime
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self._runtime.waited.append(timeout)
+        self._runtime.has_waited.release()
+        assert self._runtime.passes.acquire(timeout=30)
+        return self.is_set()
 
 
 class Stand:
@@ -276,23 +288,26 @@ class TestOnSqlite:
         with pytest.raises(TransactionTooLong), stand.begin(sqlite_limit_s=0.1) as tx:
             tx.execute(text(endless))
 
-    def test_a_suspended_process_has_the_time_once_more(self, stand: Stand) -> None:
+    def test_a_suspension_takes_a_tenth_of_the_time_however_long_it_is(self, stand: Stand) -> None:
         """It ended a run for good, for a transaction that took 0.2 s before and after the suspension."""
-        runtime = SuspendedRuntime()
-        with stand.begin(runtime=runtime, sqlite_limit_s=0.3) as tx:
+        runtime = Parts()
+        with stand.begin(runtime=runtime, sqlite_limit_s=5.0) as tx:
             stand.write(tx)
-            runtime.suspended_s = 3_600.0
-            assert runtime.was_noticed.wait(30)
+            for _ in range(9):
+                runtime.passes.release()
+                assert runtime.has_waited.acquire(timeout=30)
             stand.write(tx, 2)
+            runtime.passes.release(2)
         assert stand.effects_now() == [1, 2]
+        assert runtime.waited[:9] == [0.5] * 9
 
-    def test_after_a_suspension_the_limit_holds_all_the_same(self, stand: Stand) -> None:
-        runtime = SuspendedRuntime()
-        with pytest.raises(TransactionTooLong), stand.begin(runtime=runtime, sqlite_limit_s=0.1) as tx:
+    def test_after_ten_tenths_it_is_over(self, stand: Stand) -> None:
+        runtime = Parts()
+        runtime.passes.release(10)
+        with pytest.raises(TransactionTooLong), stand.begin(runtime=runtime, sqlite_limit_s=5.0) as tx:
             stand.write(tx)
-            runtime.suspended_s = 3_600.0
             stand.take_over()
-        assert stand.effects_now() == []
+        assert (stand.effects_now(), sum(runtime.waited)) == ([], 5.0)
 
     def test_the_connection_is_as_good_as_new_afterwards(self, stand: Stand) -> None:
         with stand.engine.connect() as connection:

@@ -4,8 +4,10 @@ SQLite has one writer at a time, so a job that waits for something inside its tr
 limit is reached, another thread rolls back the transaction, whatever the job is doing. Statements on the connection are
 then refused.
 
-The limit is of a process that runs. If the process or its machine was suspended meanwhile, the transaction gets the
-same time once more: the job does not wait for anything, and whether it may still commit is for the fence to decide.
+The limit is of time in which this process runs: it is waited for in parts, and if the process or its machine is
+suspended, however long, that takes no more than one part. So a job that does not wait for anything is not ended because
+its machine slept, and whether it may still commit is for the fence to decide. Code in C that keeps the interpreter for
+itself counts as one part, too.
 
 A connection that sqlite3 binds to its thread (``check_same_thread``, the default of `sqlite3.connect`, but not of
 SQLAlchemy and Django) cannot be rolled back by another thread. There, a running statement is interrupted, and the
@@ -21,17 +23,15 @@ from fencepost.core.runtime import Runtime
 
 LIMIT_S = 5.0  # as long as sqlite3 waits for a lock by default, before "database is locked"
 _TRIES = 100  # the interruption may hit our own statement, but hardly so often
-_SUSPENDED_S = 1.0  # later than this, the end of a wait is not noticed on a busy machine, but after a suspension
+_PARTS = 10  # of the limit; one of them is lost by a suspension
 
 
 class SqliteLimit:
     """Ends one transaction after `limit_s`, unless it has ended by then."""
 
     def __init__(self, runtime: Runtime, connection: sqlite3.Connection, *, limit_s: float = LIMIT_S) -> None:
-        self._runtime = runtime
         self._connection = connection
         self._limit_s = limit_s
-        self._began_at = runtime.monotonic()
         self._lock = runtime.lock()
         self._over = runtime.event()
         self._has_ended = False
@@ -51,10 +51,7 @@ class SqliteLimit:
             self._connection.execute("PRAGMA query_only = OFF")
 
     def _watch(self) -> None:
-        if self._over.wait(self._limit_s):
-            return
-        was_suspended = self._runtime.monotonic() - self._began_at > self._limit_s + _SUSPENDED_S
-        if was_suspended and self._over.wait(self._limit_s):
+        if any(self._over.wait(self._limit_s / _PARTS) for _ in range(_PARTS)):
             return
         with self._lock:
             if not self._has_ended:
