@@ -232,7 +232,8 @@ def _backoff(value: Any, _: str) -> Backoff:
 
 def _formerly(value: Any, name: str) -> tuple[str, ...]:
     names = (value,) if isinstance(value, str) else value
-    if not isinstance(names, list | tuple) or len(set(names)) != len(names):
+    are_names = isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)
+    if not are_names or len(set(names)) != len(names):
         raise InvalidPolicy(f"{name} {value!r} must be an earlier name of the job, or a list of different ones")
     return tuple(job_name(each) for each in names)
 

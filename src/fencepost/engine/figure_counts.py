@@ -84,7 +84,9 @@ class FigureCounts:
 
     def _sum_up(self) -> None:
         """Add the endings that were counted to the figures of their jobs, in the present hour."""
-        for (job, state, outcome, took_us), count in self._ended.items():
+        ended, self._ended = self._ended, Counter()
+        unrun, self._unrun = self._unrun, []
+        for (job, state, outcome, took_us), count in ended.items():
             if outcome is None:
                 continue  # handed back: it never began
             word, figures = word_of(state, outcome), self._figures_of(job)
@@ -93,10 +95,8 @@ class FigureCounts:
                 figures.run_times[bucket_of(took_us)] += count
             if state == _DEAD:
                 figures.outcomes[_DEAD] += count
-        for job, word in self._unrun:
+        for job, word in unrun:
             self._figures_of(job).outcomes[word] += 1
-        self._ended.clear()
-        self._unrun.clear()
 
     def _figures_of(self, job: str) -> Figures:
         """Return the figures of a job to count in."""
