@@ -143,7 +143,9 @@ def test_a_newer_release_may_have_stored_more_and_an_older_one_less() -> None:
     assert read == Policy.of("bulk", retries=7)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", '{"type": "x"}', '{"timeout": "x"}', '{"retries": []}', '{"formerly": [{}]}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", '{"type": "x"}', '{"timeout": "x"}', '{"retries": []}', '{"formerly": [{}]}']
+)
 def test_a_broken_stored_policy_is_refused_in_a_sentence(text: str) -> None:
     with pytest.raises(InvalidPolicy, match="a stored policy cannot be read"):
         Policy.from_json(text)
