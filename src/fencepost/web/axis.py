@@ -11,7 +11,7 @@ from fencepost.core.noted import Noted
 from fencepost.web.svg import Axis, TimeSpan
 from fencepost.web.zones import duration
 
-_MOST = 30
+_MOST = 30  # the latest attempts, a line of the chart each; the page says how many it leaves out
 _MARKS = {Noted.REFUSED_WRITE: "refused", Noted.RUN_LOST: "lost"}
 
 

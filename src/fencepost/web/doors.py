@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from fencepost.web.guard import Passing
 
 _logger = logging.getLogger("fencepost.web")
-_LONGEST_CREDENTIAL = 512
-_SHORTEST_SECRET = 16
+_LONGEST_CREDENTIAL = 512  # characters; tokens and login secrets have 67 at most, and longer ones are not looked up
+_SHORTEST_SECRET = 16  # characters: who can connect from the proxy's address must not guess it
 TOKEN_MARK = "fp_"  # noqa: S105 - with which our API tokens begin
-HOST_STREAM_S = 60.0
+HOST_STREAM_S = 60.0  # how late it is noticed that someone has logged out of the proxy or the host application
 
 
 @dataclass(frozen=True, slots=True)

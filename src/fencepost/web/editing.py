@@ -12,8 +12,8 @@ from fencepost.core.schedules.cron import dst_word
 from fencepost.core.tick import instant
 from fencepost.errors import InvalidParameters, InvalidSchedule
 
-DAYS = 30
-_MOST = 500
+DAYS = 30  # how far ahead an edit is compared: what it changes only later is not shown
+_MOST = 500  # due times of each schedule: one that is due every second has 2,592,000 in these days
 _DAY_US = 86_400_000_000
 
 

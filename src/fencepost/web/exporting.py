@@ -13,7 +13,7 @@ from starlette.responses import Response
 from fencepost.app.records import LedgerRecord
 from fencepost.errors import InvalidParameters
 
-MOST_EXPORTED = 10_000
+MOST_EXPORTED = 10_000  # as many as one search returns; all of them are in memory at once
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would calculate a cell that begins so
 
 

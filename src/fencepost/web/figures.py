@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fencepost.app.records import FiguresRecord
 
-DAY, WEEK, ALL = 24, 7 * 24, 35 * 24
+DAY, WEEK, ALL = 24, 7 * 24, 35 * 24  # hours; the ledger keeps figures for 35 days (`KEPT_US`)
 STRETCHES = {"24h": (DAY, 1), "7d": (WEEK, 1), "35d": (ALL, 24)}
 """What the page of a job can show: hours, and how many of them are one bar."""
 _WORDS = ("succeeded", "failed", "timed_out", "lost", "interrupted", "cancelled", "skipped", "misfired", "dead")
@@ -48,7 +48,7 @@ class JobFigures:
 def job_figures(found: FiguresRecord, *, timeout_s: float | None, sla_s: float | None) -> JobFigures:
     """Return what the page of all jobs shows of the figures of a week."""
     day = bars_of(found.hours, until=found.until_at, hours=DAY, width=1)
-    week = bars_of(found.hours, until=found.until_at, hours=WEEK, width=6)
+    week = bars_of(found.hours, until=found.until_at, hours=WEEK, width=6)  # 28 bars instead of 168
     day_words, week_words = (in_words(_sum([tuple(each.counts.values()) for each in bars])) for bars in (day, week))
     times = found.run_times
     share = times.p99_s / timeout_s if times.p99_s is not None and timeout_s else None

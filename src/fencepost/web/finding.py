@@ -16,8 +16,8 @@ from fencepost.core.nearest import suggestion
 from fencepost.core.states import RunState, WaitsFor
 from fencepost.errors import FencepostError, InvalidDuration, InvalidParameters
 
-PAGE = 50
-_LONGEST_NAME = 200
+PAGE = 50  # runs: what one page reads and draws; a link leads to older ones
+_LONGEST_NAME = 200  # characters of a parameter's name; those that jobs declare for search have 60 at most
 _FIELDS = {
     "job": "job",
     "state": "states",
@@ -107,7 +107,7 @@ def _state(word: str) -> str:
 
 def whole(text: str, *, what: str) -> int:
     """Read a whole number that a database can have, or refuse it."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < 2**63):
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < 2**63):  # 2**63 has 19 digits
         raise InvalidParameters(f"{what}: {text[:40]!r} is not a number of something on record")
     return int(text)
 

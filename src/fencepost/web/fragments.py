@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from fencepost.core.runtime import Mutex, Runtime
     from fencepost.web.visits import Visit
 
-SHARED_S = 1.0
-_MOST_KEPT = 200
+SHARED_S = 1.0  # how old a part may be: the ledger is asked for changes as often (`ASK_EVERY_S`)
+_MOST_KEPT = 200  # parts in memory, one for each address and set of permissions; the one unused longest goes first
 
 
 class _Shared:

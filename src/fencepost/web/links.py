@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fencepost.core.runtime import Runtime
 
-LINK_LASTS_S = 600.0
+LINK_LASTS_S = 600.0  # time to open the link in a browser; who finds it on the terminal later cannot use it
 
 
 class OneTimeLink:

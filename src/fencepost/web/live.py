@@ -25,11 +25,11 @@ from fencepost.web.threads import in_thread
 if TYPE_CHECKING:
     from fencepost.web.doors import Door, Visitor
 
-ASK_EVERY_S = 1.0
-CHECK_EVERY_S = 3.0
-PING_EVERY_S = 15.0
-MOST_STREAMS = 500
-MOST_FOR_ONE = 20
+ASK_EVERY_S = 1.0  # how late a change is shown; the ledger is asked as often, however many pages are open
+CHECK_EVERY_S = 3.0  # with twice `TRUSTED_S`, it makes the five seconds that are promised above
+PING_EVERY_S = 15.0  # proxies close a connection on which nothing comes for long: nginx after a minute
+MOST_STREAMS = 500  # half of the connections that `fencepost serve` accepts, so that pages can still be loaded
+MOST_FOR_ONE = 20  # open pages of one person, who cannot use up `MOST_STREAMS`
 _logger = logging.getLogger("fencepost.web")
 
 
@@ -115,7 +115,7 @@ async def _stream(hints: Hints, entry: Visitor) -> AsyncIterator[str]:
     seen = hints.version
     hints.enter(entry.name)
     try:
-        yield "retry: 3000\n: hints only\n\n"
+        yield "retry: 3000\n: hints only\n\n"  # milliseconds until the browser connects again
         while True:
             await asyncio.sleep(ASK_EVERY_S / 4)
             now = loop.time()

@@ -10,7 +10,7 @@ from fencepost.core.log_chunks import plain
 if TYPE_CHECKING:
     from fencepost.access import Authorized
 
-_CHUNKS = 200
+_CHUNKS = 200  # records in one query, each with about a second of lines
 LONGEST = 300_000  # characters: what is kept of an attempt is 256 kB
 
 

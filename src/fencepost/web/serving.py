@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fencepost.web.doors import Operated, ProxyHeader
 
-_GRACE_S = 2
+_GRACE_S = 2  # for requests that are being answered; without it, open streams would keep the server running
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def pages_in_background(operated: Operated, listening: ListenOn, *, link_for: st
             yield f"{_address(listening, bound.getsockname()[1])}/enter?once={link.secret}"
         finally:
             server.should_exit = True
-            task.join(_GRACE_S + 5)
+            task.join(_GRACE_S + 5)  # if the server hangs, the caller goes on all the same
 
 
 def _server(pages: object, listening: ListenOn) -> uvicorn.Server:
@@ -93,8 +93,8 @@ def _server(pages: object, listening: ListenOn) -> uvicorn.Server:
         ws="none",
         lifespan="off",
         timeout_graceful_shutdown=_GRACE_S,
-        h11_max_incomplete_event_size=32_768,
-        limit_concurrency=1_000,
+        h11_max_incomplete_event_size=32_768,  # bytes of headers; the address may have `LONGEST_TARGET` of them
+        limit_concurrency=1_000,  # connections; with more, requests are answered with 503
     )
     return uvicorn.Server(config)
 

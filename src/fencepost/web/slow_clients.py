@@ -12,7 +12,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HEADERS_WITHIN_S = 10.0
+HEADERS_WITHIN_S = 10.0  # browsers send headers at once; a slow client keeps its place no longer than this
 
 
 class BoundedProtocol(H11Protocol):

@@ -15,7 +15,7 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from fencepost.app.records import ClockChangeRecord
 
-WIDTH = 1000
+WIDTH = 1000  # units, which the browser stretches to the page: one is a thousandth of the time shown
 _THINNEST = 3.0  # so that what took no time can be seen
 
 
@@ -64,7 +64,7 @@ def _bar(axis: Axis, span: TimeSpan, height: int) -> Markup:
     left, right = axis.place(span.start), axis.place(span.end)
     wide = max(right - left, _THINNEST)
     left = min(left, WIDTH - wide)
-    inset = 5 if span.kind in ("wait", "backoff") else 1
+    inset = 5 if span.kind in ("wait", "backoff") else 1  # units: waiting is drawn thinner than work
     return Markup('<rect class="span {}" x="{:.1f}" y="{}" width="{:.1f}" height="{}"><title>{}</title></rect>').format(
         span.kind, left, inset, wide, height - 2 * inset, span.title
     )
@@ -80,6 +80,7 @@ def _mark(axis: Axis, mark: TimeSpan, height: int) -> Markup:
 def ratio(share: float, *, title: str) -> Markup:
     """Draw how much of a whole is used: beyond two thirds it warns, beyond nine tenths it alarms."""
     bounded = max(0.0, min(share, 1.0))
+    # As Now counts: a run near its timeout (`_NEAR`), a node late with its renewal (`_LATE_RENEWAL`).
     kind = "bad" if share >= 0.9 else "warn" if share >= 0.66 else "good"
     return Markup(
         '<svg class="ratio" viewBox="0 0 100 8" preserveAspectRatio="none" width="90" height="8" role="img" '
@@ -115,7 +116,7 @@ class Stack:
         return sum(count for _, count in self.parts)
 
 
-_STACK_STEP, _STACK_WIDE = 5, 4
+_STACK_STEP, _STACK_WIDE = 5, 4  # units from one bar to the next, and of a bar: a gap of one remains
 _LOWEST = 2.0  # so that one failure among thousands can be seen
 
 
@@ -176,6 +177,7 @@ def clock_change(change: ClockChangeRecord) -> Markup:
     axis = Axis.around([change.at, *dues])
     if axis is None or axis.start == axis.end:
         return Markup("")
+    # The axis of 1,000 units becomes 560 of the 600 that are drawn, with a margin of 20 on either side.
     dots = [
         Markup('<circle class="due" cx="{:.1f}" cy="16" r="5"><title>{}</title></circle>').format(
             20 + axis.place(each.due_at) * 0.56, f"{each.local} {each.note or ''}".strip()

@@ -14,7 +14,7 @@ from anyio.lowlevel import current_token
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_AT_ONCE = 8
+MOST_AT_ONCE = 8  # calls on one event loop; some wait when the connections of the ledger are in use (`POOL_SIZE`)
 _limiters: WeakKeyDictionary[object, anyio.CapacityLimiter] = WeakKeyDictionary()
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fencepost.access import Authorized
     from fencepost.web.guard import Passing
 
-MOST_FIELDS = 200
+MOST_FIELDS = 200  # bounds the parsing of any query or form; REST takes as many parameters of a run (`Params`)
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ from fencepost.web.api.replies import ApiReply, reply
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 
 ROUTES = ApiRoutes("audit")
-_LONGEST_GAP = 10**12
+_LONGEST_GAP = 10**12  # ids have 64 bits: enough for nine million gaps of this size
 
 
 class Anchor(Body):

@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-LARGEST_ID = 2**63 - 1
-MOST_ON_A_PAGE = 500
-_NAME, _TEXT = 160, 1_000
+LARGEST_ID = 2**63 - 1  # ids are signed 64-bit integers in every database
+MOST_ON_A_PAGE = 500  # bounds what one request reads and answers; `next` leads to the rest
+_NAME, _TEXT = 160, 1_000  # characters: the longest names are the ids of schedules; a reason is a few sentences
 
 RunId = Annotated[int, Path(ge=1, le=LARGEST_ID, description="The id of a run.", examples=[42])]
 Limit = Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE, description="How many at most.")]

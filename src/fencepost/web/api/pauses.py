@@ -16,7 +16,7 @@ from fencepost.web.api.replies import ApiReply, page
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 
 ROUTES = ApiRoutes("pauses")
-_LONGEST_QUEUE = 120
+_LONGEST_QUEUE = 120  # characters of a queue's name, as a ledger stores it
 Queue = Annotated[str, Field(min_length=1, max_length=_LONGEST_QUEUE, examples=["mail"])]
 NodeId = Annotated[str, Path(min_length=1, max_length=200, description="The id of a node, or its name.")]
 

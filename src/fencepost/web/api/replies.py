@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("fencepost.web")
 PROBLEM = "application/problem+json"
-_MOST_ERRORS = 20
+_MOST_ERRORS = 20  # fields that are named: a body within `LARGEST_BODY` may have thousands that are wrong
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ from fencepost.web.api.replies import ApiReply, page, reply
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 
 ROUTES = ApiRoutes("runs")
-_MOST_BACKFILLED = 10_000
-Params = Annotated[dict[str, Any], Field(max_length=200)]
+_MOST_BACKFILLED = 10_000  # runs of one request: as many as without a limit of the caller's own (`MOST_BACKFILLED`)
+Params = Annotated[dict[str, Any], Field(max_length=200)]  # as many as a form has fields (`MOST_FIELDS`)
 
 
 class Trigger(Body):
@@ -91,6 +91,7 @@ class Backfill(Reasoned):
     again: bool = False
 
 
+# As many as a search takes (`MOST_PARAMETERS`), with room for a name and `LONGEST_VALUE` characters.
 Parameters = Annotated[
     list[Annotated[str, Field(max_length=1_300)]],
     Query(
@@ -179,6 +180,7 @@ def log(
     run_id: RunId,
     attempt: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
     after: Annotated[str | None, Query(max_length=60, description="The `position` of the last record seen.")] = None,
+    # Fewer than of other lists: a record may have 32 kB of text.
     limit: Annotated[int, Query(ge=1, le=100, description="How many at most.")] = 100,
 ) -> ApiReply:
     """Show what a run wrote, in order: of one attempt or of all. Ask again after the last position for more."""

@@ -23,7 +23,7 @@ from fencepost.web.api.routes import ApiPage, ApiRoutes
 from fencepost.web.api.runs import Params
 
 ROUTES = ApiRoutes("schedules")
-_LONGEST_SPEC = 4_000
+_LONGEST_SPEC = 4_000  # bytes of JSON: ten times the longest cron expression, or some 230 instants of `at()`
 ScheduleId = Annotated[
     str, Path(min_length=1, max_length=200, description="The id of a schedule.", examples=["settle"])
 ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fencepost.web.visits import Visit
 
 PAGES = PageRoutes()
-_PAGE = 100
+_PAGE = 100  # entries; a link leads to older ones
 _COLUMNS = ("n", "at", "who", "how", "address", "act", "job", "run_id", "reason", "outcome", "hash")
 _MOST_AT_ONCE = 20_000  # entries that a page verifies; for more there is the command
 
@@ -29,6 +29,7 @@ def audit(visit: Visit) -> Response:
     rows = _entries(visit, _PAGE + 1)
     found, anchor = rows[:_PAGE], ask.audit.anchor()
     can_verify = anchor.n <= _MOST_AT_ONCE
+    # A short chain is verified without being asked for, because that is quick.
     wants = visit.query.get("verify") == "1" or (not _filtered(visit) and anchor.n <= 1_000)
     return render(
         visit,

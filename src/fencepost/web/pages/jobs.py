@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PAGES = PageRoutes()
 _COLUMNS = ("name", "type", "doc", "strategy", "generation", "seen_at", "nodes", "renamed_to")
 _MOST_SHOWN = 40  # each has the figures of a week: up to 168 rows
-_LATEST = 30
+_LATEST = 30  # runs; a link leads to all of them
 _USUAL_STRETCH = "7d"
 _FIGURES_EVERY_S = 10  # nodes write them as often
 
@@ -37,6 +37,7 @@ def jobs(visit: Visit) -> Response:
     wanted, after = visit.query.get("q", "").strip().lower(), visit.query.get("after", "")
     found = [each for each in visit.ask.jobs() if wanted in each.name.lower()]
     shown = [each for each in found if each.name > after][:_MOST_SHOWN]
+    # By id. If there are more, the next due times and pauses of some jobs are not shown.
     schedules = visit.ask.schedules.list(limit=1000)
     now = visit.ask.now()
     due: dict[str, datetime] = {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fencepost.web.visits import Visit
 
 PAGES = PageRoutes()
-_DUES = 10
+_DUES = 10  # due times that are shown first, as many as on the page of a schedule
 _OWN = ("id", "when", "zone", "dst")
 
 Typed = Sequence[tuple[str, str]]

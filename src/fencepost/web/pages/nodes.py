@@ -52,8 +52,8 @@ _COLUMNS = (
     "trust_left_s",
 )
 _LOCK_COLUMNS = ("name", "held", "holder", "token", "acquired_at", "age_s", "ttl_s", "kept", "free_in_s", "waited_for")
-_PAST_LEADERS, _PAST_HOLDERS = 20, 50
-_MOST_KEYS, _MOST_LOCKS = 100, 100
+_PAST_LEADERS, _PAST_HOLDERS = 20, 50  # rows, the latest; fencepost leader --history and locks history list more
+_MOST_KEYS, _MOST_LOCKS = 100, 100  # rows; a link leads to the next ones
 _LOOK_AGAIN_S = 10  # the age of a lease changes without a hint
 _AWAY = "This store does not answer now"
 _NEEDS_ALL = "that needs a role for all jobs"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fencepost.web.visits import Visit
 
 PAGES = PageRoutes()
-_MOST_NOTED = 50
+_MOST_NOTED = 50  # the latest entries of the journal; the marks of the chart are taken from them
 
 
 @PAGES.get("/runs/{run_id:int}", needs=HumanAct.LOOK)

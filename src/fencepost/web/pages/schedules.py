@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fencepost.web.visits import Visit
 
 PAGES = PageRoutes()
-_PAGE = 100
+_PAGE = 100  # schedules; a link leads to the next ones
 _PAUSE = ("paused_at", "paused_by", "pause_reason", "paused_until")
 _COLUMNS = ("id", "job", "when", "origin", "next_due_at", *_PAUSE, "unserved_at")
 

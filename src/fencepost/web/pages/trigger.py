@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PAGES = PageRoutes()
 _MANY = 100  # runs of a back-fill from which on their number has to be typed
-_SHOWN = 200
+_SHOWN = 200  # due times that are listed; how many there are is said in any case
 
 
 @PAGES.get("/jobs/{job:path}/trigger", needs=HumanAct.TRIGGER)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fencepost.web.visits import Visit
 
 PAGES = PageRoutes()
-_MOST_NAMED = 300
+_MOST_NAMED = 300  # jobs that the field suggests; the name of any other one can be typed
 
 
 @PAGES.get("/why", needs=HumanAct.LOOK)
