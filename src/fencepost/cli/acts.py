@@ -43,8 +43,8 @@ Params = Annotated[
 ]
 Again = Annotated[bool, typer.Option("--again", help="Request it even if the same is waiting or running already.")]
 
-_POLL_EVERY_S = 0.5
-_PATIENCE_S = 5.0
+_POLL_EVERY_S = 0.5  # how late the end of the run is noticed, for a query each time
+_PATIENCE_S = 5.0  # between two questions why the run still waits; only a new reason is printed
 _FIRST_PATIENCE_S = 2.0  # a run that is claimed at once has begun by then; else people want to know why
 
 

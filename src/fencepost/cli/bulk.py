@@ -24,7 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-_MOST_SHOWN = 60
+_MOST_SHOWN = 60  # partitions in the table; --json has all of them
 
 
 @app.command()

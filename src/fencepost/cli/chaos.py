@@ -19,8 +19,8 @@ from fencepost.errors import ConfigurationError
 if TYPE_CHECKING:
     from fencepost.proof.chaos.outcome import ChaosOutcome
 
-_LONGEST_MINUTES = 24 * 60.0
-_MOST_TOLD = 20
+_LONGEST_MINUTES = 24 * 60.0  # a day; histories grow all the time, and are checked in memory
+_MOST_TOLD = 20  # violations in full; the table counts all, and --json has all
 
 
 def chaos(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 _SHORT = 20  # the length of a formatted time: longer texts may be folded
 _NARROWEST = 12  # the minimum of a folded column
-_BETWEEN = 2
+_BETWEEN = 2  # blanks between two columns, as the table is drawn
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def main(words: Sequence[str]) -> int:
     return LockedProgram(options, ThreadedRuntime()).run()
 
 
-_RETRY_AFTER_S = 1.0
+_RETRY_AFTER_S = 1.0  # drawn between half of it and all of it, so that many commands do not ask in step
 
 
 class LockedProgram:

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from fencepost.app.records import RunRecord
 
 _CHANGING = frozenset({"states", "waits_for", "node"})  # a run that is not shown now may be later
-_EVERY_S = 1.0
-_PAGE = 500
+_EVERY_S = 1.0  # how late a change is shown; each time, every watched run is queried
+_PAGE = 500  # new runs in one query; if there are more, the next query follows at once
 _MOST_WATCHED = 100
 """How many of the newest runs that have not ended are polled again. Older ones would cost a query each."""
 _MISSING_FOR = timedelta(minutes=10)
 """How long a missing id is queried: a transaction that enqueues rarely takes longer."""
-_MOST_MISSING = 1000
+_MOST_MISSING = 1000  # ids in one query; of more missing ids, the highest are kept
 _USUAL_WIDTHS = {"state": 9, "due": 20, "late": 5, "took": 5, "token": 16}
 """Minimum widths, so that the head is above its columns even if nothing has run yet."""
 

@@ -32,7 +32,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-_FOR_PEOPLE = 50
+_FOR_PEOPLE = 50  # as the help of --limit says; --json is for programs, and has all of them
 _Ids = Annotated[list[int] | None, typer.Argument(metavar="ID", help="The numbers of the letters.", show_default=False)]
 _All = Annotated[bool, typer.Option("--all", help="All that are new.")]
 _Step = Annotated[str, typer.Option(metavar="STEP", help="Only letters of this step.", show_default=False)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fencepost.app.records import LockRecord, PastLockRecord
     from fencepost.leases.locks import Locks
 
-_PAGE = 500
+_PAGE = 500  # locks in one query; a page with fewer is the last one
 
 
 class LockPlace(NamedTuple):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from fencepost.app.operations import Operations
     from fencepost.app.records import LogRecord
 
-_PAGE = 20
-_EVERY_S = 1.0
+_PAGE = 20  # records in one query, each with about a second of lines: a long log is shown as it is read
+_EVERY_S = 1.0  # nodes write logs once a second (`engine.logs.writer`)
 _WRITTEN_WITHIN = timedelta(seconds=3)
 """After the end of a run, its node has written the rest of its log by then."""
 

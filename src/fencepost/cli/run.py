@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fencepost.app.composing import Composed
 
 _SIGNALS = ("TERM", "INT", "HUP")  # HUP: the terminal was closed
-_POLL_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0  # how late it is noticed that the node has left by itself; a signal wakes at once
 _SAME_SIGNAL_S = 0.5  # timeout(1), or a terminal together with a shell, sends every signal twice
 
 

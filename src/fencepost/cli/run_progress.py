@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     Show = Callable[[RunRecord, Sequence[PartRecord], Operations], None]
 
-_EVERY_S = 0.5
-_MOST_PARTS = 20
-_BAR = 28
+_EVERY_S = 0.5  # a run records its progress no more often (`engine.progress.EVERY_S`)
+_MOST_PARTS = 20  # lines of running parts; the others are only counted, so that the bars fit on a screen
+_BAR = 28  # columns; the label and the numbers share the line with the bar
 _BULK = "bulk"
 
 

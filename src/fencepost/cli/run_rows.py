@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fencepost.app.records import AttemptRecord, JournalRecord, RunRecord
 
 COLUMNS = ("id", "job", "state", "due", "late", "took", "node", "token", "why")
-_LONG = 60
+_LONG = 60  # characters of an error or a reason in a table; --json has all of it
 
 
 def draw_runs(rows: Sequence[RunRecord]) -> None:

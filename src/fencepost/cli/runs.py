@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from fencepost.app.operations import Operations
     from fencepost.app.records import RunRecord, RunsFound
 
-_PAGE = 1000
-_FOR_PEOPLE = 50
+_PAGE = 1000  # runs of one query: bounds memory when --json writes all history
+_FOR_PEOPLE = 50  # as the help of --limit says; --json is for programs, and has all of them
 
 
 def runs(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fencepost.core.runtime import Runtime
     from fencepost.web.doors import ProxyHeader
 
-_PORT = 8600
+_PORT = 8600  # ports above 1023 need no privilege
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SECRET_VARIABLE = "FENCEPOST_PROXY_SECRET"  # noqa: S105 - the name of a variable
 # An error is printed as one line, where a word after --tls-key is masked: ways are numbered, and it comes last.

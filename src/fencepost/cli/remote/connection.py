@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 30.0  # longer than every limit of the server
 _TRIES = 3  # a restart of the server takes about a second
-_PAUSE_S = 0.5
+_PAUSE_S = 0.5  # times the number of the try: 1.5 s in all, longer than a restart takes
 _LARGEST_ANSWER = 64 * 1024 * 1024  # no answer of ours comes near; a wrong address might send anything
-_BUSY = (429, 502, 503)
+_BUSY = (429, 502, 503)  # too many requests, or a server or ledger that is away: it may answer a moment later
 
 
 class ServerConnection:

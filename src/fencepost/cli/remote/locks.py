@@ -8,7 +8,7 @@ from fencepost.app.records.shapes import read_record
 from fencepost.cli.remote.connection import ServerConnection, part
 from fencepost.cli.remote.subjects import pages, records
 
-_MOST = 500
+_MOST = 500  # records on a page: the server refuses more (`MOST_ON_A_PAGE`)
 
 
 class RemoteLocks:

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=LedgerRecord)
 Time = datetime | str | None
-MOST = 500
-_FIGURES_AT_ONCE = 100
+MOST = 500  # records on a page: the server refuses more (`MOST_ON_A_PAGE`)
+_FIGURES_AT_ONCE = 100  # jobs on a page: the server refuses more (`MOST_FIGURES`)
 _IDS_AT_ONCE = 200  # so that the address is not too long
 
 
@@ -184,6 +184,7 @@ class RemoteOperations:
         self, run_id: int, *, attempt: int | None = None, after: str | None = None, limit: int = 100
     ) -> list[LogRecord]:
         """Return what a run wrote, in order."""
+        # The server refuses more than 100 records of a log.
         return self._list(LogRecord, f"/runs/{run_id}/log", attempt=attempt, after=after, limit=min(limit, 100))
 
     def parts(self, run_id: int) -> list[PartRecord]:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from fencepost.app.restored import PendingWord
 
 R = TypeVar("R", bound=LedgerRecord)
-_MOST = 500
-_VERIFYING_S = 600.0
+_MOST = 500  # records on a page: the server refuses more (`MOST_ON_A_PAGE`)
+_VERIFYING_S = 600.0  # the server answers only when it has read the whole chain
 _EDGES = ("id", "n", "name", "key")  # by which of its fields the records of a list are in order
 
 
