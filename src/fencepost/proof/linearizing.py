@@ -20,7 +20,7 @@ from fencepost.proof.calls import NEVER, Call
 
 S = TypeVar("S", bound=Hashable)
 Step = Callable[[S, Call, float, float], Iterator[tuple[S, float]]]
-MOST_STEPS = 400_000
+MOST_STEPS = 400_000  # places in memory; a history that needs more is reported as undecided, not as right
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ def quiet_us(evidence: Evidence) -> int:
 def bound_s(evidence: Evidence) -> float:
     """Return within how many seconds a due run starts when there are no faults."""
     timing = evidence.timing
+    # After an outage, living nodes have a ttl to renew before any is declared dead. docs/proof.md promises the same.
     return (2 * timing.ttl_s if timing.store_was_away else timing.ttl_s) + timing.poll_s + 2.0
 
 

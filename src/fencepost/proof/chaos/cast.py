@@ -20,7 +20,7 @@ from fencepost.threaded.signals import send
 
 APPLICATION = "fencepost.proof.chaos.application:app"
 CONTENDER = "fencepost.proof.chaos.contender"
-WORKERS = 3
+WORKERS = 3  # of each node: when one is killed or stopped, others go on
 _TO_LOG = 'log="$1"; shift; exec "$@" >>"$log" 2>&1'
 _UP = "takes part"
 
@@ -138,7 +138,7 @@ class Cast:
             ["/bin/sh", "-c", _TO_LOG, "sh", str(actor.log), *actor.argv],
             env=actor.env,
             term_at=self._around.ends_at,
-            kill_at=self._around.ends_at + 5.0,
+            kill_at=self._around.ends_at + 5.0,  # the grace of nodes is 3 s
             unattended=True,
         )
 

@@ -25,9 +25,9 @@ from fencepost.proof.chaos.variables import FOLDER, LEDGER, LOCKS_URL, NAME, TTL
 from fencepost.proof.history import EntryKind
 from fencepost.threaded import ThreadedRuntime
 
-_WAIT_S = 20.0
-_SHORTEST_S, _LONGEST_S = 0.1, 1.2
-_WRITES = 2
+_WAIT_S = 20.0  # then the refusal is recorded, and the lock is asked for anew
+_SHORTEST_S, _LONGEST_S = 0.1, 1.2  # of a hold: locks change hands often, and some are renewed (after 1 s by default)
+_WRITES = 2  # in one hold: a fault may come between them, and then the second has to be refused
 
 
 class LockContender:

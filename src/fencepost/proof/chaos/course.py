@@ -36,12 +36,12 @@ from fencepost.proof.chaos.proxy import Network, Proxy
 from fencepost.proof.chaos.wiring import ServerLine, server_of
 
 LEDGER, STORE = "ledger", "store"
-LEAST = 2
-SMALLEST_TTL_S = 1.0
-_STEP_S = 0.05
-_START_WITHIN_S = 90.0
-_CALM_WITHIN_S = 60.0
-_LEAVE_WITHIN_S = 8.0
+LEAST = 2  # one is always spared, to take over; another one has faults
+SMALLEST_TTL_S = 1.0  # starting a process takes time, and faults last for parts of a ttl
+_STEP_S = 0.05  # how late a fault begins or ends: half of the shortest pause with the smallest ttl
+_START_WITHIN_S = 90.0  # for all processes together, on a machine that may be busy; then chaos gives up
+_CALM_WITHIN_S = 60.0  # for actors that are down to come back; the checkers report what does not end without them
+_LEAVE_WITHIN_S = 8.0  # the grace of nodes is 3 s; what has not left by then is killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,9 @@ class Course:
     def _settle(self, director: Director, ledger: Ledger, quiet_from: float, wall_us_at_0: int) -> float:
         self.say("no more faults; waiting for all that was due until now")
         until_us = wall_us_at_0 + round(quiet_from * 1_000_000)
+        # A second more than a start may take after an outage (`bound_s`): what is late can be seen.
         at_least = quiet_from + 2 * self.options.ttl_s + POLL_S + 3.0
+        # A second more: the checkers expect that all has ended only if SETTLE_S have passed.
         while (now := self.runtime.monotonic()) < quiet_from + SETTLE_S + 1.0:
             director.step(is_calm=True)
             if now >= at_least and _is_settled(ledger, until_us):

@@ -20,12 +20,12 @@ from fencepost.proof.chaos.sparing import Sparing
 from fencepost.proof.chaos.wiring import ServerLine
 from fencepost.threaded.signals import send
 
-_SHORTEST_PAUSE_TTLS, _LONGEST_PAUSE_TTLS = 0.1, 5.0
-_SHORTEST_TROUBLE_TTLS, _LONGEST_TROUBLE_TTLS = 0.1, 3.0
-_SHORTEST_OUTAGE_TTLS, _LONGEST_OUTAGE_TTLS = 0.2, 1.2
+_SHORTEST_PAUSE_TTLS, _LONGEST_PAUSE_TTLS = 0.1, 5.0  # from those that cost no lease to those that outlast a takeover
+_SHORTEST_TROUBLE_TTLS, _LONGEST_TROUBLE_TTLS = 0.1, 3.0  # the same, of the network of one actor
+_SHORTEST_OUTAGE_TTLS, _LONGEST_OUTAGE_TTLS = 0.2, 1.2  # hardly longer than a ttl: nobody can work meanwhile
 _RECOVERY_S = 4.0  # a process that is started again
-_LONGEST_DOWN_S = 1.5
-_TRIES = 30
+_LONGEST_DOWN_S = 1.5  # until a killed process is started again; docs/chaos.md says within two seconds
+_TRIES = 30  # draws for one fault; if none is possible now, the next attempt is after the usual gap
 _WHOM = {
     FaultKind.KILL_NODE: "node",
     FaultKind.KILL_WORKER: "node",

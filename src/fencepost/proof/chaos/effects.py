@@ -13,7 +13,7 @@ from fencepost.core.fencing import FencingToken
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.proof.evidence import Effect
 
-_LENGTH = 200
+_LENGTH = 200  # characters; a key of the ledger has 191 at most (`LONGEST_KEY`)
 
 
 class ChaosTables:

@@ -42,6 +42,7 @@ KILLS = frozenset({FaultKind.KILL_NODE, FaultKind.KILL_WORKER, FaultKind.KILL_CO
 ENDS = KILLS | {FaultKind.AWAY}
 STOPS = frozenset({FaultKind.PAUSE_NODE, FaultKind.FREEZE_NODE, FaultKind.PAUSE_CONTENDER})
 EVERYBODY = frozenset({FaultKind.OUTAGE, FaultKind.RESTART, FaultKind.PROMOTION})
+# Relative to each other. What hits everybody is rare: takeovers meanwhile are not compared with the bound.
 LIKELIHOOD = {
     FaultKind.KILL_NODE: 3.0,
     FaultKind.KILL_WORKER: 3.0,

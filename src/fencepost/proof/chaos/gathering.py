@@ -16,7 +16,7 @@ from fencepost.proof.evidence import FINAL, Due, Evidence, JobRules, RunSeen, Ti
 from fencepost.proof.oracle import cron_us, dues, every_us
 from fencepost.proof.reading import read_ledger
 
-POLL_S = 1.0
+POLL_S = 1.0  # nodes look every 2 or 5 s; the bound for starts covers the rest by _START_SLACK_S
 SETTLE_S = 90.0  # within which everything that was due has ended, when nothing goes wrong any more
 _START_SLACK_S = 5.0  # all that had to wait is worked off first
 _US = 1_000_000

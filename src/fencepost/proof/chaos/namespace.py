@@ -27,7 +27,7 @@ _PREFIX = re.compile(rf"{_BEGINNING}[0-9a-f]{{6,16}}_")
 _SQL = ("sqlite", "postgresql", "postgres", "postgresql+psycopg", "postgresql+advisory", "mysql", "mariadb")
 _SQL_DRIVERS = ("mysql+pymysql", "mariadb+pymysql")
 _REDIS = ("redis", "rediss", "redis+sentinel", "valkey")
-_REMOVE_WITHIN_S = 10.0
+_REMOVE_WITHIN_S = 10.0  # for a lock on the file, or for Redis; what is left then is removed with --remove
 _SQLITE_ENDINGS = ("", "-wal", "-shm", "-journal")
 
 

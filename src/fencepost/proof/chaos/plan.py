@@ -10,10 +10,10 @@ from fencepost.core.retry import Backoff
 from fencepost.core.schedule import Schedule, cron, every
 
 RETRIES = 60  # a cut connection fails an attempt: no run is to be given up because there were many
-CRASH_LIMIT = 100
-BACKOFF = Backoff(base_s=0.2, cap_s=1.0, factor=2.0, jitter=0.25)
+CRASH_LIMIT = 100  # kills lose attempts all the time: no run is to be given up because there were many
+BACKOFF = Backoff(base_s=0.2, cap_s=1.0, factor=2.0, jitter=0.25)  # 73 s at most for all RETRIES: within SETTLE_S
 LOCKS = ("chaos-a", "chaos-b", "chaos-c")
-CHUNKS = 4
+CHUNKS = 4  # several, so that a successor may find some of them done
 
 
 @dataclass(frozen=True, slots=True)

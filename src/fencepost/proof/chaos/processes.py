@@ -8,7 +8,7 @@ from pathlib import Path
 from fencepost.errors import ConfigurationError
 from fencepost.threaded.signals import send
 
-STOP, CONTINUE, KILL = 19, 18, 9
+STOP, CONTINUE, KILL = 19, 18, 9  # SIGSTOP, SIGCONT and SIGKILL, as Linux numbers them
 _PROC = Path("/proc")
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from fencepost.proof.chaos.course import Act, ChaosStage
 from fencepost.proof.chaos.variables import DEPLOY
 
-_LEAVE_WITHIN_S = 8.0
+_LEAVE_WITHIN_S = 8.0  # the grace of nodes is 3 s; what has not left by then is killed
 
 
 def rolling(nodes: Sequence[str], *, rounds: int) -> list[Act]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_TURN_TTLS = 5.0
-_BEFORE_TTLS = 1.5
+_TURN_TTLS = 5.0  # long enough for several takeovers, each of about a ttl
+_BEFORE_TTLS = 1.5  # the whole ttl in which such a node declares none dead, and half of one to spare
 
 
 class Sparing:

@@ -27,7 +27,7 @@ from fencepost.proof.history import EntryKind
 from fencepost.proof.linearizing import StuckOrder, explain
 
 NAME = "lock register"
-DEFAULT_SLACK_S = 0.05
+DEFAULT_SLACK_S = 0.05  # must be less than the margin of a ttl (a tenth), or a grant that ends too early is overlooked
 FORGETTING = frozenset({"forget", "promotion"})
 _ENDING = frozenset({"release", "revoke"})
 

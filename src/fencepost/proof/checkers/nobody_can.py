@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fencepost.proof.evidence import Evidence, Violation
 
 NAME = "nobody can run it"
-TEN_MINUTES_S = 600.0
+TEN_MINUTES_S = 600.0  # nodes warn after as long (`WARNED_AFTER_US`)
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
