@@ -18,10 +18,10 @@ from fencepost.demo.watching import View
 if TYPE_CHECKING:
     from rich.console import Console
 
-LONGEST_S = 24 * 3600.0
+LONGEST_S = 24 * 3600.0  # a demo that somebody has forgotten ends after a day
 _START_WITHIN_S = 180.0  # people wait for the page, and the machine may be busy
-_KILL_EVERY_S = 12.0
-_LOOK_EVERY_S = 0.2
+_KILL_EVERY_S = 12.0  # four ttls: the takeover and the new node can be seen before the next node is killed
+_LOOK_EVERY_S = 0.2  # while no node is busy
 _REPLACE_AFTER_S = TTL_S + 2.0  # the death can be seen, and that the others go on, before another node joins
 
 

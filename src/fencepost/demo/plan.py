@@ -13,7 +13,7 @@ SCHEDULES: dict[str, Schedule] = {
     "quote": QUOTE,
 }
 REQUESTED = ("notify", "report")
-CHUNKS = 10
+CHUNKS = 10  # of 0.25 s each: a kill meets an import with some of them done
 
 TABLES = (
     "CREATE TABLE demo_effect (job TEXT NOT NULL, due_us INTEGER NOT NULL, run_id INTEGER NOT NULL, "

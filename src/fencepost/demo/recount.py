@@ -20,7 +20,7 @@ from fencepost.core.schedule import Schedule
 from fencepost.demo.plan import CHUNKS, REQUESTED, SCHEDULES, notice_key
 from fencepost.sql.sqlite import opened_for_reading
 
-_MOST_DUES = 100_000
+_MOST_DUES = 100_000  # of one job: 27 hours of one that is due every second; what is due later is not counted
 _FATES = {"succeeded": "ran", "misfired": "misfired", "skipped": "skipped", "dead": "failed", "cancelled": "failed"}
 
 

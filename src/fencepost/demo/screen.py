@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-_RECENT = 12
+_RECENT = 12  # the latest endings of runs, below the table of nodes
 _WIDE = 200  # columns, for a file or a pipe, which have no width of their own
 
 

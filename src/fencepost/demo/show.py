@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from fencepost.app.schedules import Schedules
 
 LEAST_S = 10.0  # a shorter demo would end before the takeover
-_LOOK_EVERY_S = 0.2
+_LOOK_EVERY_S = 0.2  # how late something is shown; each time, the ledger's file is read
 NODES = ("node-1", "node-2", "node-3")
 _REPLACEMENT = "node-4"
-_START_WITHIN_S = 60.0
+_START_WITHIN_S = 60.0  # three nodes start at once, and the machine may be busy
 _SETTLE_WITHIN_S = 120.0  # a moment, unless the machine is busy
-_LEAVE_WITHIN_S = 8.0
+_LEAVE_WITHIN_S = 8.0  # the grace of nodes is 3 s; what has not left by then is killed
 _IMPORT_WITHIN_S = 8.0  # an import is due every four seconds
 
 
@@ -81,6 +81,7 @@ class Show:
         began = self._runtime.monotonic()
         self._say("three nodes take part; the fastest one claims what is due")
         self._ask_for_a_report()
+        # A third of the time shows nodes at work; in the rest, the takeover has to happen, which takes about a ttl.
         self._watch_until(began + self._seconds * 0.35)
         killed = self._kill_the_busiest()
         self._watch_until(began + self._seconds * 0.35 + 1.0)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from fencepost.core.runtime import GuardedProcess, Runtime
 
-TTL_S = 3.0
-WORKERS = 2
-_KILL = 9
+TTL_S = 3.0  # people wait for the takeover, which takes as long; with less, a busy machine loses leases
+WORKERS = 2  # of each of the three nodes: the other nodes have room for the runs of the one that is killed
+_KILL = 9  # SIGKILL
 _TO_LOG = 'log="$1"; shift; exec "$@" >>"$log" 2>&1'
 APPLICATION = "fencepost.demo.application:app"
 
