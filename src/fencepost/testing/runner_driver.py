@@ -17,7 +17,7 @@ from fencepost.threaded import ThreadedRuntime
 
 RUNTIME = ThreadedRuntime()
 SOON_S = 20.0  # how long a busy machine may take
-TRUST_S = 3600.0
+TRUST_S = 3600.0  # longer than any test: trust ends only where a test ends it
 
 
 class RunnerDriver:

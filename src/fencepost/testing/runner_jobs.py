@@ -17,7 +17,7 @@ from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Job, Jobs
 from fencepost.threaded import ThreadedRuntime
 
-_LOOK_EVERY_S = 0.005
+_LOOK_EVERY_S = 0.005  # how late `wait_for` notices that it may end
 
 
 class Jobbery:

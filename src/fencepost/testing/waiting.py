@@ -13,8 +13,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_LOOK_EVERY_S = 0.01
-_LONGEST_PAUSE_S = 0.5
+_LOOK_EVERY_S = 0.01  # how late a condition is noticed, and the sleep by which `Stopwatch` measures delays
+_LONGEST_PAUSE_S = 0.5  # how late it is noticed at most, however long the condition itself takes
 
 
 def until(condition: Callable[[], T | None], deadline_s: float, what: str) -> T:
@@ -34,7 +34,7 @@ def until(condition: Callable[[], T | None], deadline_s: float, what: str) -> T:
 
 def pause_after(took_s: float) -> float:
     """Return how long to pause before a condition is asked for again that took so long."""
-    return min(max(_LOOK_EVERY_S, 4 * took_s), _LONGEST_PAUSE_S)
+    return min(max(_LOOK_EVERY_S, 4 * took_s), _LONGEST_PAUSE_S)  # asking takes a fifth of the time at most
 
 
 class Stopwatch:

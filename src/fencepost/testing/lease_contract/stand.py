@@ -29,10 +29,10 @@ class Stand:
     """Fixtures and helpers that all cases share."""
 
     store_name: ClassVar[str]
-    ttl_s: ClassVar[float] = 3.0
-    racers: ClassVar[int] = 8
-    rounds_per_racer: ClassVar[int] = 12
-    grants_in_turn: ClassVar[int] = 1000
+    ttl_s: ClassVar[float] = 3.0  # tests wait for its end; with less, a busy machine loses leases
+    racers: ClassVar[int] = 8  # contenders for one lock at once; tests of some stores have fewer
+    rounds_per_racer: ClassVar[int] = 12  # grants of each; every one changes a counter that no two may change at once
+    grants_in_turn: ClassVar[int] = 1000  # over which tokens have to rise; tests of some stores have fewer
     slack_s: ClassVar[float] = 2.0  # how late a busy machine may be; nothing may be early
 
     @pytest.fixture
