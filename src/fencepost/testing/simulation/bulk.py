@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fencepost.testing.simulation.jobs import JobSite
 
 PART = f"{LOAD}/part"
-_RETRIES = 10
+_RETRIES = 10  # faults fail attempts, too; a run that is given up leaves the rest of its input undone
 _AGAIN = 0.03  # how often an item requests a retry
 _ROWS = "SELECT id FROM sim_input WHERE id <= :most AND id > :after ORDER BY id LIMIT :limit"
 _UNSETTLED = "SELECT id FROM sim_input WHERE is_settled = 0 AND id <= :most AND id > :after ORDER BY id LIMIT :limit"

@@ -53,9 +53,9 @@ from fencepost.testing.simulation.stepped_store import SteppedRuntime, SteppedSt
 from fencepost.testing.simulation.weather import EFFECTS, ELSEWHERE, GATE, LEASES, Weather
 
 OPERATOR = -1
-SLOTS = 3
-_GRACE_S = 1.0
-_TRY_AGAIN_AFTER_S = 0.3
+SLOTS = 3  # runs of a node at once; what else is due has to wait
+_GRACE_S = 1.0  # some jobs take longer: their runs are interrupted
+_TRY_AGAIN_AFTER_S = 0.3  # a process that could not start is started again, as by a supervisor
 
 
 class NodePlace:

@@ -26,7 +26,7 @@ from fencepost.testing.simulation.run import simulate
 from fencepost.testing.simulation.scenario import FAULTS
 from fencepost.testing.simulation.timeline import timeline
 
-_CHUNK = 20
+_CHUNK = 20  # seeds between two reports of the progress
 _STINT = 100  # seeds per process: a new process is faster
 _COMMAND = "python -m fencepost.testing.simulation"
 

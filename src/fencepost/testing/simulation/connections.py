@@ -24,7 +24,7 @@ from fencepost.testing.simulation.ledger_file import SimFile
 from fencepost.testing.simulation.runtime import SimRuntime
 from fencepost.testing.simulation.weather import AFTER, BEFORE, BEGIN, COMMIT, LATE, LEDGER, SLOW, STALL, Shot, Weather
 
-_LATE_BY_S = 0.5
+_LATE_BY_S = 0.5  # at most; a call may take a third of the ttl, so with a ttl of 1 s some arrive after it was given up
 _MOMENTS = {"BEGIN": BEGIN, "BEGIN IMMEDIATE": BEGIN, "COMMIT": COMMIT}
 _READ_ONLY = {"PRAGMA query_only = ON": True, "PRAGMA query_only = OFF": False}
 _COMPILED: dict[Any, Any] = {}

@@ -17,8 +17,8 @@ from random import Random
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-LEAST_S = 1e-6
-STUCK_AFTER = 20_000
+LEAST_S = 1e-6  # a wait of nothing moves the clock all the same, so a loop of such waits ends
+STUCK_AFTER = 20_000  # readings of the clock without a wait; a whole seed has about six thousand
 
 
 class StuckTask(Exception):

@@ -17,7 +17,7 @@ from fencepost.testing.simulation.weather import AFTER, BEFORE, LATE, SLOW, Weat
 
 T = TypeVar("T")
 
-_REMEMBERED = 64
+_REMEMBERED = 64  # acquisitions; a store that is to forget more of them forgets everything
 
 
 class ForgetfulStore(MemoryStore):

@@ -16,7 +16,7 @@ from fencepost.core.runtime import Guarding
 from fencepost.testing.simulation.hub import STUCK_AFTER, GreenTask, Hub, Process
 
 EPOCH_US = 1_767_225_600_000_000  # 2026-01-01T00:00Z, when every simulation begins
-_PREEMPTED = 0.02
+_PREEMPTED = 0.02  # the share of locks before which a task is interrupted, for up to a millisecond
 
 
 class Clock:
@@ -70,7 +70,7 @@ class SimEvent:
         if self._is_set:
             return True
         waiters = self._waiters
-        if len(waiters) > 8:
+        if len(waiters) > 8:  # those whose wait has timed out are removed now and then
             waiters[:] = [(task, turn) for task, turn in waiters if turn == task.turn]
         return self._hub.wait(None if timeout is None else timeout / self._clock.rate, about=waiters)
 

@@ -25,12 +25,12 @@ from fencepost.testing.simulation.weather import (
     STALL,
 )
 
-FIRST_FAULT_AT = 1.5
+FIRST_FAULT_AT = 1.5  # nodes have started by then, so faults meet nodes at work
 JOBS = ("beat", "line", "pay", "post", "swap", "account")
 LOAD = "load"  # the bulk job, which some clusters have
-LOAD_EVERY_S = 5.0
-_ONE_IN = 6
-_STEPPED = 0.25
+LOAD_EVERY_S = 5.0  # it comes due while things go wrong, which they do for 5.5 s at least
+_ONE_IN = 6  # seeds: bulk work takes the place of another job, so most clusters have none
+_STEPPED = 0.25  # the share of the seeds; these have no leader
 SERVER_STEP = "server step"
 
 

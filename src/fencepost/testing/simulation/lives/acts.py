@@ -19,8 +19,8 @@ from fencepost.testing.simulation.lives.settlement import Settlement, Tenure
 from fencepost.testing.simulation.scenario import SimulatedFault
 
 _BY = "ann"
-_UP_WITHIN_S = 30.0
-_BETWEEN_RESTARTS_S = 3.0
+_UP_WITHIN_S = 30.0  # six timeouts of a call: a sleeping process may have the file locked; then the act goes on
+_BETWEEN_RESTARTS_S = 3.0  # a run that takes long, 20 s, meets several restarts
 _RUNNING = """
 SELECT r.id FROM fencepost_run r JOIN fencepost_node n ON n.id = r.node WHERE r.state = 'running' AND n.name = ?
 """

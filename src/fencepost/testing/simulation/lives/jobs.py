@@ -27,11 +27,11 @@ from fencepost.testing.simulation.jobs import JobSite, work_key
 from fencepost.testing.simulation.lives.plan import ZONE, LifeJob
 
 MINUTE, HOUR, WEEKDAY = 17, 12, 1  # of what is due once a week by the clocks of a zone: Mondays
-LONG_S = 20
+LONG_S = 20  # steps of a second, with a check after each: long enough for several restarts to interrupt it
 LAPSES_D = 4  # after so many days a key that is offered all the time counts as new
 _READ = keyset("SELECT id FROM sim_input WHERE id > :after ORDER BY id LIMIT :limit", key="id")
 _INSERT = "INSERT INTO sim_effect (resource, key, token, grant_id, run_id) VALUES (?, ?, ?, ?, ?)"
-_FAILS = {"tick": 0.15, "ask": 0.45, "load": 0.12}
+_FAILS = {"tick": 0.15, "ask": 0.45, "load": 0.12}  # shares of attempts; people repeat these, as there are no retries
 
 
 @dataclass(slots=True)

@@ -23,13 +23,13 @@ from fencepost.testing.simulation.lives.settlement import Settlement
 from fencepost.testing.simulation.outcome import Patch, SeedOutcome, counted, trace_hash, uncollected, unexpected
 from fencepost.testing.simulation.scenario import SimulatedFault
 
-_LAST_GRACE_S = 5.0
+_LAST_GRACE_S = 5.0  # for what came due last; everything else has ended (see `_settle`)
 _LEAP_S = 3.4 * 86400.0  # well below the ttl: a node that lived before a jump lives after it
 _AHEAD_S = 1.0  # before something is due
-_CLEAR_S = 900.0
-_SCENE_S = 2.2
-_BUSY_S = 90.0
-_QUIET_DAYS = 9.0
+_CLEAR_S = 900.0  # a scene that is not about a due time is at least so far from one
+_SCENE_S = 2.2  # longer than `_AHEAD_S`, so that what is due comes due in the scene
+_BUSY_S = 90.0  # a run that takes long has 20 s (`LONG_S`); what a sleeping machine runs does not end
+_QUIET_DAYS = 9.0  # longer than the ttl, so that dead nodes are noticed before starts are judged
 _CLOCKS_APART_S = 3600.0  # of nodes, by which keys expire on SQLite
 
 

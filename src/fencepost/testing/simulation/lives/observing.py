@@ -24,10 +24,10 @@ from fencepost.testing.simulation.lives.plan import LifeJob
 from fencepost.testing.simulation.lives.settlement import Settlement, Tenure
 from fencepost.testing.simulation.runtime import EPOCH_US
 
-_STRANDED_US = 600 * 1_000_000
+_STRANDED_US = 600 * 1_000_000  # nodes warn after as long (`WARNED_AFTER_US`)
 _SHAKEN_US = 60 * 1_000_000  # before and after what a clock was set over
-_MARGIN_US = 60 * 1_000_000
-_NEVER_US = 1 << 62
+_MARGIN_US = 60 * 1_000_000  # a process declares its jobs up to `_UP_WITHIN_S` before its tenure is noted
+_NEVER_US = 1 << 62  # after every instant: nobody has noticed the death
 _LIVING = "SELECT name FROM fencepost_node WHERE left_at IS NULL AND dead_at IS NULL"
 _QUEUED = """
 SELECT id, job, queue, available_at FROM fencepost_run
@@ -120,6 +120,7 @@ class Observer:
         )
         return Evidence(
             history=self._history(number),
+            # Not the ttl of a week: dead nodes were noticed in the quiet days, so starts have to be prompt.
             timing=Timing(10.0, world.plan.poll_s, quiet_from, ended_at),
             due=tuple(self._dues(number, specs, runs, until_us)),
             runs=runs,

@@ -13,10 +13,11 @@ from random import Random
 from fencepost.ledger.pruning import DAY_S, Retention
 from fencepost.testing.simulation.scenario import Scenario, SimulatedFault
 
-ONE_IN = 30
-_FIRST = 5
-TTL_S = 7 * DAY_S
+ONE_IN = 30  # seeds: one of them is a life, the others are clusters
+_FIRST = 5  # so no life takes the seed of a cluster with bulk work (1, 7, 13, …)
+TTL_S = 7 * DAY_S  # the longest that is possible: nodes survive a jump over days (`_LEAP_S`)
 ZONE = "Europe/Berlin"
+# Mostly days, while lives last for weeks and months: what is pruned too early is missed.
 _SHORT = Retention(
     succeeded=5 * DAY_S,
     dead=45 * DAY_S,

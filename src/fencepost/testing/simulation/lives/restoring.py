@@ -18,7 +18,7 @@ from fencepost.testing.simulation.connections import SimulatedServer
 from fencepost.testing.simulation.lives.settlement import Settlement
 
 NAME = "held until decided"
-_HELD_S = 4.0
+_HELD_S = 4.0  # nodes that have just started would claim and plan in this time, if they did not wait
 _TOKENS = """
 SELECT token FROM fencepost_attempt UNION SELECT token FROM sim_gone_attempt
 UNION SELECT token FROM fencepost_run WHERE state = 'running'

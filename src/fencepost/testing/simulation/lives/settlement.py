@@ -34,7 +34,7 @@ from fencepost.testing.simulation.lives.plan import Life, LifeJob
 from fencepost.testing.simulation.runtime import Clock, SimRuntime
 from fencepost.testing.simulation.weather import ELSEWHERE, LEDGER
 
-_CALL_TIMEOUT_S = 5.0
+_CALL_TIMEOUT_S = 5.0  # in clusters it is a third of the ttl, which is a week here
 
 
 @dataclass(slots=True)
