@@ -15,7 +15,7 @@ from fencepost.engine.requesting import KnownJob, Request, requested
 from fencepost.errors import InvalidParameters
 from fencepost.ledger.schedule_rows import RUNTIME, StoredSchedule
 
-MOST_BACKFILLED = 10_000
+MOST_BACKFILLED = 10_000  # runs of one request, so that a mistaken range is refused; the caller can allow more
 
 
 class Backfilled(NamedTuple):

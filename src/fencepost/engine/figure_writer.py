@@ -19,7 +19,7 @@ from fencepost.engine.loop_step import LedgerStep
 from fencepost.engine.node_state import NodeState
 from fencepost.ledger.figures import MERGED_AFTER_US, FigureRow, put
 
-EVERY_S = 10.0
+EVERY_S = 10.0  # one statement each time; what was counted since the last is lost if the process dies
 TOO_LATE_US = MERGED_AFTER_US - HOUR_US // 2  # half an hour is left for calls that take long, and for the clocks
 _BATCH = 500  # rows in a statement
 

@@ -28,7 +28,7 @@ from fencepost.ledger.claiming import WantedKey
 
 _REFUSED_FOR_S = 1.0  # who holds the lease is usually at work for longer; asking more often loads the store
 _UNUSABLE_FOR_S = 60.0  # a name that the store cannot take stays so until somebody changes the code
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # doubled while the store is away: each call delays other runs
 
 
 class ClaimLike(Protocol):

@@ -20,7 +20,7 @@ from __future__ import annotations
 from fencepost.core.runs import StopReason
 
 _TRUSTED_UNTIL, _IS_LOST, _STOP, _CURRENT, _STARTED_AT = range(5)
-_BYTES = 8 * 5
+_BYTES = 8 * 5  # the five words above, eight bytes each
 _REASONS = tuple(StopReason)
 _STEP = 8  # more than there are reasons
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TRY_AGAIN_AFTER_S = 0.2  # a suspended run goes on as soon as the session is renewed
-_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0  # doubled with each try, and drawn at random: conflicting runs part
 
 
 class RunTransaction:

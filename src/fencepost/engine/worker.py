@@ -30,7 +30,7 @@ from fencepost.threaded.worker_line import WorkerLine, prepare_streams
 from fencepost.threaded.worker_output import WorkerOutput
 
 _LONGEST_ERROR = 2000  # fits into one message; the log of the run has the rest
-_NOT_LOADED = 1
+_NOT_LOADED = 1  # the exit status; the answer that was sent before says why
 
 
 class Executor(Protocol):

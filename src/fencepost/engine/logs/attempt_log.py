@@ -23,10 +23,10 @@ from typing import NamedTuple
 from fencepost.core.log_chunks import FIRST_OF_TAIL, LogChunk
 from fencepost.engine.logs.masking import LogMask, safe_cut, whole
 
-HEAD_BYTES = 64 << 10
-TAIL_BYTES = 192 << 10
-CHUNK_BYTES = 32 << 10
-LONGEST_LINE = 64 << 10
+HEAD_BYTES = 64 << 10  # how an attempt began; with the tail, the ledger keeps 256 kB of it
+TAIL_BYTES = 192 << 10  # how it ended; as much waits in memory while the ledger is away
+CHUNK_BYTES = 32 << 10  # a row at most; once so much waits, it is written before the second is over
+LONGEST_LINE = 64 << 10  # waits in memory for its end; a longer line is cut
 RECORDS = 3  # beside 1 and 2, standard output and standard error: the stream of log records
 _SHORT = 512  # bytes: what most runs write, if anything
 _TINY = 128  # bytes, which compression hardly makes fewer

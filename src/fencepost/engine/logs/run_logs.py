@@ -26,7 +26,7 @@ _MOST_ENDED = 20_000  # attempts
 _MOST_BRIEF = 50_000  # attempts that wrote little: more than a node executes in two seconds
 _MOST_CHUNKS = 20_000  # in one statement: as many short runs as a node executes in a second
 _MOST_GIVEN_UP = 20_000  # attempts
-_GIVEN_UP_AT_ONCE = 5_000
+_GIVEN_UP_AT_ONCE = 5_000  # in one statement, a quarter of `_MOST_CHUNKS`: the rest of it is for logs that are kept
 _OF_ONE_ATTEMPT = 40  # more chunks than one attempt has at once
 _NOTHING = float("inf")
 

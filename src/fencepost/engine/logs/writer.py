@@ -21,7 +21,7 @@ _EVERY_S = 1.0  # what a kill may lose, and one statement a second for the ledge
 _BUDGET_BYTES = 1_000_000  # per second
 _IDLE_S = 10.0  # for which the connection is kept
 _NEVER = float("-inf")
-_EVERYTHING = 1 << 40
+_EVERYTHING = 1 << 40  # bytes; more than can wait here, so a node that leaves has no budget to wait for
 
 
 class LogWriter(LedgerStep):

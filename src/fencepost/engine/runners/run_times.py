@@ -14,7 +14,7 @@ UNKNOWN_S = 3600.0  # long enough that nothing is queued behind a job that was n
 _STEP = 1.25  # follows a change within a dozen runs, and one outlier hardly at all
 _SHORTEST_S = 1e-6  # clocks do not resolve less
 _ENOUGH = 50  # runs that must have been seen before a new job is estimated from the other jobs
-_SLOWER = 5
+_SLOWER = 5  # if less, more claims of a new job wait behind each other; if more, a worker gets fewer at once
 
 
 class RunTimes:

@@ -10,7 +10,7 @@ from fencepost.engine.runners.outcome import HOW_STOPPED, How, Outcome
 _CODE = {StopReason.SHUTDOWN: "shutdown", StopReason.TIMED_OUT: "timeout"}
 UNKNOWN_JOB = "unknown job"
 _OUT_OF_MEMORY = " (out of memory?)"
-_SIGKILL = 9
+_SIGKILL = 9  # the signal with which the kernel kills a process when memory is used up
 
 
 def returned(claim: Claim) -> Outcome:

@@ -26,7 +26,7 @@ from fencepost.engine.runners.worker_handle import Assignment, WorkerHandle, Wor
 
 START_WITHIN_S = 60.0  # large applications take tens of seconds to import on a busy machine
 _FIRST_ALONE_S = 3.0  # how long the other starts wait for the first worker to be ready
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0  # doubled with each failure: a start costs the loading of the application
 _NEVER = float("-inf")
 _SLACK_S = 1.0  # the runner itself ends the run first; the guardian only if that fails
 _WORKER = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fencepost.engine.worker import main; main()"
