@@ -14,9 +14,9 @@ import hashlib
 from enum import StrEnum
 from typing import NamedTuple
 
-LONGEST_ID = 160
+LONGEST_ID = 160  # the width of the column in which acknowledgements have it
 HASHED = "#"  # stands before the hash of a subject that is too long; no name has it
-_HASH = 40
+_HASH = 40  # hexadecimal digits, 160 bits: no two subjects have the same
 
 
 class ConcernKind(StrEnum):

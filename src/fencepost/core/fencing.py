@@ -27,7 +27,7 @@ from fencepost.errors import LeaseLost
 
 AHEAD_US = 24 * 3600 * 1_000_000
 """Tokens follow the store's clock, in µs. One further ahead of the fence's clock than this is from a wrong clock."""
-LARGEST_TOKEN = 2**53 - 1
+LARGEST_TOKEN = 2**53 - 1  # exact as a double, too, as in Lua and JavaScript; microseconds reach it in 2255
 NOTHING_WRITTEN = "nothing was written"
 
 

@@ -31,8 +31,8 @@ TIMED = frozenset({"succeeded", "failed", "timed_out"})
 
 ERROR = 0.05  # the largest relative error of a quantile
 GROWTH = (1 + ERROR) / (1 - ERROR)
-LAST_BUCKET = 300
-_FIRST_US = 100.0
+LAST_BUCKET = 300  # the largest that is stored or read; what took longer counts there
+_FIRST_US = 100.0  # the end of the first bucket: shorter run times are not told apart
 _ENDS_US = [_FIRST_US * GROWTH**bucket for bucket in range(LAST_BUCKET)]  # of each bucket but the last
 
 

@@ -32,7 +32,7 @@ REQUEST = "request:"  # precedes the key that the sender of a request chose
 LONGEST_KEY = 191  # the longest text that MySQL indexes with four bytes a character
 LONGEST_NAME = 120  # with a prefix it still fits into a key
 LONGEST_SCHEDULE_ID = 160  # the name of a job, a colon, and a name of the schedule's own
-_HASH_LENGTH = 64
+_HASH_LENGTH = 64  # SHA-256 in hexadecimal digits
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _WORD = re.compile(r"\w[\w.\-]*")
 _WORD_OF_SCHEDULE = re.compile(r"\w[\w.\-:]*")

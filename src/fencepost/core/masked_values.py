@@ -25,9 +25,9 @@ from weakref import ref
 
 from fencepost.core.known_forms import KnownForms, Span, join
 
-SHORTEST = 4
-LONGEST = 8_000
-_SHORTEST_LINE = 8
+SHORTEST = 4  # characters; shorter values stand in too many other words
+LONGEST = 8_000  # characters; a stream holds back so much while it may be the beginning of a value
+_SHORTEST_LINE = 8  # a line of a longer value is no secret by itself if many texts have it, such as a brace
 _MOST = 2_000  # values: more than a process ever has, unless they are made anew for each run
 _AT_ONCE = 500  # are forgotten: to go through the others takes some 10 ms
 MASK = "***"

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 LARGEST_FRAME = 4096  # PIPE_BUF on Linux: what is written at once stays together
-_LONGEST_HEAD = 64
+_LONGEST_HEAD = 64  # bytes; a head has 33 at most, so a mark without one by then was written by a job
 _BRIEF = 512  # bytes: what most runs write, if anything
 _BEGINS_MARK = b"\x00\x1e"
 _END_FRAME = re.compile(_BEGINS_MARK + rb"[0-9a-f]+e;")

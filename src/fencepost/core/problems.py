@@ -19,7 +19,7 @@ from fencepost.errors import FencepostError
 
 PREFIX = "urn:fencepost:"
 LONGEST_DETAIL = 4_000  # as much as the error of a run has
-RETRY_AFTER_S = 5
+RETRY_AFTER_S = 5  # sent with status 503; clients that follow it do not ask more often while the database is away
 _AWAY = "the database does not answer, so nothing can be shown; whether anything was done is not known"
 
 

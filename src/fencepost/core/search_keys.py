@@ -19,8 +19,8 @@ from typing import Any
 
 from fencepost.core.identity import canonical_json
 
-LONGEST_TEXT = 120
-LONGEST_NAME = 60
+LONGEST_TEXT = 120  # the width of the column `value`; a longer text is stored as its hash
+LONGEST_NAME = 60  # the width of the column `name`; a job with a longer one is refused
 MOST_NAMES = 10  # each is a row per run
 
 SearchKeys = tuple[tuple[str, str], ...]

@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 from fencepost.errors import InvalidParameters, SecretUnavailable
 
 T_co = TypeVar("T_co", covariant=True)
-LONGEST_NAME = 100
+LONGEST_NAME = 100  # as many characters as `_NAME` allows
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _NOTHING: Final = object()
 

@@ -257,7 +257,7 @@ def _of_aws(text: str, _low: str) -> Iterator[Span]:
 _PEM_BEGINS = re.compile(r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_ENDS = re.compile(r"-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _CODED_BACKWARDS = re.compile(r"(?:[\w+/=\s]|[nr]?\\)*+")
-_LONGEST_PEM = 32_000
+_LONGEST_PEM = 32_000  # characters; as much is masked of a key whose beginning or end is missing
 
 
 def _of_private_keys(text: str, _low: str) -> Iterator[Span]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from fencepost.core.masked_values import HeldValue
 
-_KEPT = 200
+_KEPT = 200  # twice what one run may use, so that none of its values is forgotten while it needs them
 _TOLD_AGAIN = _KEPT // 2
 
 

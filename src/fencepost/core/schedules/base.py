@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 
 SECOND_US = 1_000_000
 DAY_S = 86_400
-FIRST_YEAR = 1970
-LAST_YEAR = 2199
+FIRST_YEAR = 1970  # instants are counted from its beginning
+LAST_YEAR = 2199  # where every search ends; `LAST_DAY` is its last day
 FIRST_DAY = -1
 """Days are counted from 1970-01-01 as day 0. West of Greenwich, the first instant belongs to the previous day."""
 LAST_DAY = 84_005

@@ -32,8 +32,8 @@ _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY",
 _YEARLY = re.compile(r"\d\d-\d\d")
 _ONCE = re.compile(r"\d{4}-\d\d-\d\d")
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
-_EPOCH_WEEKDAY = 3
-_LEAP_YEAR = 2024
+_EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday; Monday is 0
+_LEAP_YEAR = 2024  # stands for every year, because it has a 29 February
 _HELP = "write a weekday ('SAT'), a day of every year ('12-25'), a date ('2026-12-25') or two with .. between them"
 
 

@@ -49,7 +49,7 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _MARGIN_S = 60 * 3600
 """How far the table of a year extends beyond it, so that it contains a fold at the turn of the year completely."""
 
-_LOOK_EVERY_S = 3 * DAY_S
+_LOOK_EVERY_S = 3 * DAY_S  # less than the week between two changes: of two in between, none might be noticed
 
 
 @dataclass(frozen=True, slots=True)
