@@ -25,7 +25,7 @@ from fencepost.ledger.connection import LedgerConnection, last_of, returned_by
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 
-KEPT_US = 24 * 3600 * 1_000_000
+KEPT_US = 24 * 3600 * 1_000_000  # so long a repeated request does nothing again; later, it is a new request
 LONGEST_KEY = 60  # a UUID with a word before it
 BEGUN = 0
 """The status of an answer whose text is not known yet, or was lost in a crash."""

@@ -19,7 +19,7 @@ from fencepost.ledger.journal import JournalEntry
 from fencepost.ledger.schedule_rows import StoredSchedule, every_row
 
 _NEWEST_LINES = 20_000  # of the journal, which has no index by kind or time
-_MOST_DEPLOYS = 20
+_MOST_DEPLOYS = 20  # the newest since the time that is asked for; older ones are left out
 
 Jobs = Collection[str] | None
 

@@ -30,7 +30,7 @@ from fencepost.ledger.jobs import NewJob, not_on_record, register
 from fencepost.ledger.renaming import carry_over, formers_on_record, refuse_other_names
 from fencepost.ledger.schedule_rows import NewSchedule
 
-_LENGTH = 32
+_LENGTH = 32  # hexadecimal digits, 128 bits: as wide as the columns for it (`tables.NODE_LENGTH`)
 
 
 class Declarations(NamedTuple):

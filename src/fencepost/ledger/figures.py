@@ -20,10 +20,10 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor, Dialect
 
 KEPT_US = 35 * 24 * HOUR_US  # five weeks: the same day of the week can be compared four times
-MERGED_AFTER_US = 2 * HOUR_US
+MERGED_AFTER_US = 2 * HOUR_US  # a node has half an hour less to write figures of an hour that is over (`TOO_LATE_US`)
 _MERGED_WITHIN_US = 3 * 24 * HOUR_US  # older rows that nobody has merged stay as they are, so that few are looked at
 MERGED = ""
-MOST_ROWS = 50_000
+MOST_ROWS = 50_000  # of more, the oldest hours are left out, and the answer says from when on it counts
 _ROW = "(%s, %s, %s, %s, %s)"
 _COLUMNS = ("job", "hour", "node", "outcomes", "histogram")
 

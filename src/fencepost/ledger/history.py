@@ -126,7 +126,7 @@ class RunFilter:
 
 EVERY_RUN = RunFilter()
 _LIVE = ("queued", "running", "waiting")
-_FEW_OF_SCHEDULE = 10_000
+_FEW_OF_SCHEDULE = 10_000  # at most so many are sorted; of more, the newest are soon found by looking back
 _FEW_JOBS = 32  # more are asked for at once: as many statements would take longer than sorting
 _EQUAL = ("job", "waits_for", "schedule", "queue", "node", "requested_by", "retry_of", "exclusive_key")
 

@@ -16,9 +16,9 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 
-SLACK_US = 60_000_000
+SLACK_US = 60_000_000  # if less, a search may miss rows that are out of order; if more, it reads more rows
 _FEW = 1_000  # ids between which the rest is read at once
-_FIRST_STEP = 256
+_FIRST_STEP = 256  # ids beside the guess, then eight times as many, until the place is passed
 _FIRST = "SELECT r.id, r.{at} FROM {{{table}}} r ORDER BY r.id LIMIT 1"
 _LAST = "SELECT r.id, r.{at} FROM {{{table}}} r ORDER BY r.id DESC LIMIT 1"
 _FROM = "SELECT r.id, r.{at} FROM {{{table}}} r WHERE r.id >= %s AND r.id < %s ORDER BY r.id LIMIT 5"

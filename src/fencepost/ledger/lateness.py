@@ -18,7 +18,7 @@ from fencepost.ledger.dialects.dialect import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 from fencepost.ledger.run_notes import RunNote, note_runs
 
-_BATCH = 100
+_BATCH = 100  # late runs of each state in one search, and notes in its transaction; the next search finds the rest
 _MISSED = str(Noted.SLA_MISSED)
 
 

@@ -32,7 +32,7 @@ from fencepost.ledger.dialects.dialect import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 
 BATCH = 2000  # runs per transaction: short locks, and a year of a minutely job in a few hundred steps
-_FOREVER = 1 << 62
+_FOREVER = 1 << 62  # after every instant: the end of a node that lives, and where reading newest first begins
 
 
 class Lives(NamedTuple):

@@ -40,7 +40,7 @@ _LENGTH = 12  # of the identity: 48 random bits distinguish the few ledgers that
 _ASKED_EVERY_S = 5.0  # how late a node of another version is noticed; both names are good meanwhile
 _STALE_FOR_US = 24 * 3600 * 1_000_000  # how long a writer of an ended node may still be running
 _BATCH = 500  # parameters per statement stay below every driver's limit
-_NOTED_EVERY_US = 3600 * 1_000_000
+_NOTED_EVERY_US = 3600 * 1_000_000  # a write an hour while older nodes live; the day after them may end an hour early
 
 
 class Naming(NamedTuple):

@@ -41,7 +41,7 @@ from fencepost.ledger.search_keys import names_in
 from fencepost.ledger.skipping import skip_ahead
 
 CODE, RUNTIME = "code", "runtime"
-_BEFORE_ALL = -1
+_BEFORE_ALL = -1  # before every instant: these begin with 1970
 
 
 class NewSchedule(NamedTuple):

@@ -15,8 +15,8 @@ from fencepost.sql.spelling import SPELLING
 from fencepost.sql.troubles import Trouble, first_line, trouble_of
 
 _TYPES = {"int": "BIGINT", "float": "DOUBLE", "text": "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"}
-_OLDEST_MYSQL = (8, 0)
-_OLDEST_MARIADB = (10, 6)
+_OLDEST_MYSQL = (8, 0)  # the first version with SKIP LOCKED
+_OLDEST_MARIADB = (10, 6)  # the first version with SKIP LOCKED
 _MADE_AT = """
 SELECT UNIX_TIMESTAMP(CREATE_TIME) FROM information_schema.tables
 WHERE table_schema = DATABASE() AND table_name = %s

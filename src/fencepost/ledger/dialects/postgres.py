@@ -17,7 +17,7 @@ from fencepost.sql.psycopg_link import BoundedPsycopg
 from fencepost.sql.spelling import SPELLING
 from fencepost.sql.troubles import Trouble, first_line
 
-_FEW = 3
+_FEW = 3  # rows; fewer are inserted one by one, and wait for a reply each
 _GRACE_S = 0.5  # lets the server's own timeout end a statement first: then the connection stays usable
 _TYPES = {"int": "bigint", "float": "double precision", "text": "text"}
 # A cached plan may date from a time when a table was empty and a sequential scan was cheapest. And no statement of the

@@ -15,7 +15,7 @@ from fencepost.sql.psycopg_link import ERRORS
 
 # The minimum interval between two hints: a thousand requests a second must not cause a thousand searches.
 _QUIET_S = 0.02
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0  # doubled while it cannot connect: nodes look anyway
 _ROUND_S = 60.0  # a dead connection is noticed within a minute at the latest
 _DIAL_S = 3.0  # hints are worth no longer wait: nodes look anyway
 _GONE: tuple[type[Exception], ...] = (*ERRORS, OSError)
