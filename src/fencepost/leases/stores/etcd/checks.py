@@ -9,8 +9,8 @@ from fencepost.leases.stores.etcd.connection import BROKE
 from fencepost.leases.stores.etcd.values import EtcdKeys, encoded
 from fencepost.leases.urls import StoreUrl
 
-_OLDEST = (3, 4, 0)
-_INCONSISTENT_SINCE, _INCONSISTENT_UNTIL = (3, 5, 0), (3, 5, 2)
+_OLDEST = (3, 4, 0)  # the first version whose JSON gateway is at /v3
+_INCONSISTENT_SINCE, _INCONSISTENT_UNTIL = (3, 5, 0), (3, 5, 2)  # etcd issue 13766: versions that are warned of
 _NOT_ENABLED = "authentication is not enabled"
 
 

@@ -42,7 +42,7 @@ from fencepost.leases.stores.known_names import KnownNames
 from fencepost.leases.urls import StoreUrl
 
 DEFAULT_PREFIX = "/fencepost"
-_NOT_FOUND = 5
+_NOT_FOUND = 5  # the code of gRPC: etcd does not know the lease, so the session has ended
 _ALREADY_EXISTS = "lease already exists"
 _ATTEMPTS = 8  # to take a name that others keep taking first, before it counts as held
 _KNOWN_LIMIT = 10_000  # records that are remembered: a few megabytes

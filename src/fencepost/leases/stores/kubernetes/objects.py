@@ -40,8 +40,8 @@ KEPT_UNTIL = f"{_DOMAIN}/kept-until"
 TTL_MS = f"{_DOMAIN}/ttl-ms"
 RENEWALS = f"{_DOMAIN}/renewals"
 
-LONGEST_OBJECT_NAME = 63
-LONGEST_PREFIX = 20
+LONGEST_OBJECT_NAME = 63  # characters of a DNS label
+LONGEST_PREFIX = 20  # with the hash and two dashes, it leaves 15 characters for the lock's own name
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 

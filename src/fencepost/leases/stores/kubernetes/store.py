@@ -35,7 +35,7 @@ _TRIES = 10  # conflicts in a row: each means that another contender made progre
 _KNOWN_MAX = 5000  # bounds memory; a forgotten name costs one request
 _READ_SINGLY_MAX = 4  # more are read faster as a list
 _SECOND_US = 1_000_000
-_LOOK_AGAIN_S = 0.1
+_LOOK_AGAIN_S = 0.1  # each look is a request; it takes ten of them at most until the server's second changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from fencepost.leases.stores.kubernetes.objects import ID, Json, LockObject, loc
 from fencepost.leases.stores.kubernetes.requests import OK, Leases
 from fencepost.leases.stores.kubernetes.sessions import Sessions, Sighting
 
-_PAUSE_S = 0.5
+_PAUSE_S = 0.5  # after a watch that was refused: the caller tries again when this is over
 _WATCH_S_MAX = 300.0  # API servers end watches after five to ten minutes
 
 

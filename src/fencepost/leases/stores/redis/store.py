@@ -32,7 +32,7 @@ from fencepost.leases.stores.redis.wires import Wires
 from fencepost.leases.urls import StoreUrl
 
 # How long the record of an unused name is kept.
-REMEMBER_MS = 30 * 86400 * 1000
+REMEMBER_MS = 30 * 86400 * 1000  # so long it is known which ticks are done (docs/stores/redis.md)
 # How many records one script handles: enough to make calls cheap, few enough not to block the server's other clients.
 SCRIPT_KEYS = 100
 

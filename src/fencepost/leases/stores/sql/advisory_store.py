@@ -49,7 +49,7 @@ from fencepost.sql.troubles import REPEATABLE, SLOW, CallTimedOut, trouble_of
 T = TypeVar("T")
 
 RISK = "pooled-sessions"
-OLDEST_VERSION = 140000
+OLDEST_VERSION = 140000  # PostgreSQL 14, the first with idle_session_timeout
 PREFIX = "adv-"  # of the ids of sessions whose leases are advisory locks
 _POLL_S = 0.1  # how late a waiter may notice a release, at ten cheap queries per second
 _BUSY = REPEATABLE | SLOW

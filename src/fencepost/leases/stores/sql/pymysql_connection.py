@@ -10,7 +10,7 @@ from fencepost.leases.stores.sql.backend import GrantEnding, Row
 from fencepost.sql.pymysql_link import ERRORS, BoundedPyMySQL
 from fencepost.sql.troubles import CallTimedOut, Trouble, mysql_code, trouble_of
 
-_NOT_PREPARED = 1243
+_NOT_PREPARED = 1243  # ER_UNKNOWN_STMT_HANDLER: this session has no such prepared statement
 _STEPS_PER_S = 64  # limits are rounded down to this, so that calls in quick succession need not change them
 
 

@@ -16,12 +16,12 @@ from fencepost.core.fencing import AHEAD_US
 from fencepost.core.names import NODE_LEASE
 from fencepost.leases.stores.sql.options import LeaseTables
 
-NEVER = -(2**62)
-ALWAYS = 2**62
+NEVER = -(2**62)  # before every instant
+ALWAYS = 2**62  # after every instant, and small enough to be subtracted from one
 WATCHED = NODE_LEASE
 """A session with a lease whose name has this prefix is ended only by a process that has watched it for a ttl."""
 # Renewal compares the sum of the session's tokens, modulo this prime, with the sum over the caller's grants.
-TOKEN_SUM_PRIME = 2_147_483_647
+TOKEN_SUM_PRIME = 2_147_483_647  # without it, the sum of some 5,000 tokens would not fit into eight bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ logging.getLogger("kazoo").addHandler(logging.NullHandler())
 Request = Callable[[Any], Any]
 ANSWERS = (NoNodeError, NodeExistsError, BadVersionError)
 _GIVEN_UP = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
-_NEGOTIATED_PER_READ_TIMEOUT = 1.5
+_NEGOTIATED_PER_READ_TIMEOUT = 1.5  # kazoo's read timeout is two thirds of the negotiated one
 
 
 class NoRights(StoreUnavailable):

@@ -11,7 +11,7 @@ from fencepost.errors import StoreUnavailable
 from fencepost.leases.stores.zookeeper.link import ANSWERS, Link, NoRights
 
 Part = Callable[[Any], None]
-_ANY_VERSION = -1
+_ANY_VERSION = -1  # as ZooKeeper defines it
 
 
 class TransactionOutcome(NamedTuple):
