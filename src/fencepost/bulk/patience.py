@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TRIES = 8  # all pauses together take about five seconds
-_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 5.0
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 5.0  # doubled with each try
 _LEDGER_AGAIN_AFTER_S = 0.5  # a partition loses nothing while it waits; the ledger is not asked more often
 _LOOK_EVERY_S = 1.0  # how often a pause checks whether the run may continue
 

@@ -19,7 +19,7 @@ from fencepost.bulk.reader import Feed, Page, Position
 if TYPE_CHECKING:
     from fencepost.core.runtime import Runtime
 
-_LOOK_EVERY_S = 1.0
+_LOOK_EVERY_S = 1.0  # how late a page or a free place is noticed if its signal was cleared a moment too late
 
 
 class ReadAhead:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fencepost.fence.sources.source import Source
     from fencepost.ledger.ledger import Ledger
 
-_LONGEST_CAUSE = 300
+_LONGEST_CAUSE = 300  # characters of the driver's error in the sentence; the error itself is chained
 
 
 def visitor(ledger: Ledger) -> Writer:

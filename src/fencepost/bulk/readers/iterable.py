@@ -37,7 +37,7 @@ from fencepost.errors import BrokenInput, InvalidBulk
 
 _ELSEWHERE: Any = object()  # not equal to any position
 _PARTS = ("part", "parts")
-_SHOWN = 100
+_SHOWN = 100  # characters of a label
 
 
 def iterable(function: Callable[..., Any], *, version: int = 1, label: Callable[[Any], Any] | None = None) -> Iterable:

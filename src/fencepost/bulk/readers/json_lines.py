@@ -37,7 +37,7 @@ from fencepost.bulk.readers.lines import (
 from fencepost.core.texts import beginning
 from fencepost.errors import BrokenInput
 
-_SHOWN = 60
+_SHOWN = 60  # characters of the broken record in the error about it
 
 
 def json_lines(path: Given, *, encoding: str = "utf-8") -> JsonLines:

@@ -35,7 +35,7 @@ LONGEST_LINE = 64 * 1024 * 1024  # bytes: a file without line ends must not fill
 UNPACKABLE = (EOFError, gzip.BadGzipFile, zlib.error)  # raised for a truncated or invalid compressed file
 _HEAD = 512  # bytes at the beginning of the file that are in a position's checksum
 _BUFFER = 256 * 1024  # a larger one reads no faster
-_SAMPLE_RECORDS, _SAMPLE_BYTES = 500, 64 * 1024
+_SAMPLE_RECORDS, _SAMPLE_BYTES = 500, 64 * 1024  # what an estimate reads: it must not take as long as the work
 _KEPT = 64 * 1024  # of an `Unread` record: more than a dead letter can store, so none is stored in part
 
 

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from fencepost.bulk.readers.page_query import PageQuery
     from fencepost.bulk.reading import Rows
 
-KEYS_PER_LOOK = 24
+KEYS_PER_LOOK = 24  # a short range of an index: enough to tell how dense keys are at this place
 LEAST_HALVINGS = (8, 48)  # at least the first; two for each slice, up to the second
 MOST_HALVINGS = 96  # 96 short statements; a table that is not understood by then is divided as far as it is
 _SETTLED_AFTER = 6  # halvings in a row without a surprise that changed the total by less than _SETTLED_SHARE
-_SETTLED_SHARE = 0.02
+_SETTLED_SHARE = 0.02  # if less, more halvings are needed; if more, slices differ more in size
 _MIDDLE = (617, 1361)  # a little off the middle, because keys may be in clusters at equal distances
 _SURPRISE = 4  # how many times sparser the middle is than the ends, to count as a surprise
 

@@ -20,7 +20,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 Rows = Sequence[Sequence[Any]]
-_SHOWN = 200
+_SHOWN = 200  # characters of an item in the error about it
 
 
 def values_of(items: Sequence[Any], columns: tuple[str, ...]) -> Rows:
