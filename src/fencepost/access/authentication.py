@@ -37,7 +37,7 @@ from fencepost.sql.turns import Turns
 _HASHES_AT_ONCE = 2  # each takes 64 MB and a processor
 _HASH_WAIT_S = 5.0  # two hashes take a quarter of a second; who waits longer meets a flood of logins
 _UNUSED = "login, asked for by an open page"  # kept apart: a click after it still counts as use
-_UNUSED_LASTS_S = 600.0
+_UNUSED_LASTS_S = 600.0  # how late open pages see a change by hand in the tables; others are seen in two seconds
 _WRONG = "the name or the password is wrong"
 
 

@@ -30,7 +30,7 @@ MOST_COUNTED = 100  # accounts and addresses in one write; the rest of them are 
 WRITE_EVERY_S = 1.0  # so that refusals before authentication cannot load the ledger
 REFUSED = "refused"
 _MINUTE_S = 60.0
-_LARGEST_ID = 2**63 - 1
+_LARGEST_ID = 2**63 - 1  # what the column of run ids holds: eight bytes
 _LONGEST = 200  # names come from callers without rights: keep the entry small
 
 
