@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
 
 _ROWS = 20  # of one kind
-_MANY = 200
-_MOST_CHANGES = 50
+_MANY = 200  # of one kind that are read at most (`finding_concerns._MOST`): there may be more
+_MOST_CHANGES = 50  # acts of people in the list, the newest; the journal has all
 
 
 Standing = Mapping[str, Mapping[str, Acknowledgement]]

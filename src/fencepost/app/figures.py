@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
     from fencepost.ledger.nodes import NodeRow
 
-USUAL_US = 24 * HOUR_US
+USUAL_US = 24 * HOUR_US  # a day; all that is kept are five weeks (`ledger.figures.KEPT_US`)
 _COUNTS_FROM = 5  # nodes that know this step of the ledger's tables count
 
 

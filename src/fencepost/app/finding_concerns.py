@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 DAY_US = 86_400_000_000
 _WEEK_US = 7 * DAY_US  # runs that were given up are shown for so long
-_LATE_US = 60_000_000
+_LATE_US = 60_000_000  # nodes look every few seconds: what has waited for a minute has another reason
 _LONG_DRAIN_US = 3_600_000_000  # longer than most runs take
-_MOST = 200
+_MOST = 200  # of one kind that are read; `concerns._MANY` is the same, and says that there may be more
 _ROWS = 20  # of one kind
-_NODES = 100
+_NODES = 100  # living and ended ones; if nearly all of them live, all living are read
 _NEAR = 0.9  # of the timeout
 _LATE_RENEWAL = 0.66  # of the ttl: two renewals in a row have failed
 _HASH = 40  # of the names of the caller's jobs

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fencepost.core.rights import Scope
     from fencepost.ledger.ledger import Ledger
 
-_LONGEST_QUEUE = 120
+_LONGEST_QUEUE = 120  # the width of the column; the names of queues have no more (`core.identity.LONGEST_NAME`)
 
 
 class QueuePauses:

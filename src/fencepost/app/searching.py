@@ -22,10 +22,10 @@ from fencepost.errors import InvalidParameters, LedgerUnavailable
 from fencepost.ledger.history import RunFilter
 
 MOST_READ = 100_000  # runs that one search looks through
-LONGEST_S = 0.15
-MOST_PARAMETERS = 10
+LONGEST_S = 0.15  # as docs/performance.md says; the next page goes on from there
+MOST_PARAMETERS = 10  # as many as a job can declare for search (`core.search_keys.MOST_NAMES`)
 LONGEST_VALUE = 1_000  # characters of a parameter that is searched for
-_FIRST_STRETCH, _LONGEST_STRETCH = 500, 8_000
+_FIRST_STRETCH, _LONGEST_STRETCH = 500, 8_000  # ids in one question: few may fill the page; then twice as many
 _MOST_KEYS = 1_000  # ids in one statement
 _LIVE = frozenset({RunState.WAITING, RunState.QUEUED, RunState.RUNNING})
 
