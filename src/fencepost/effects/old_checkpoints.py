@@ -55,7 +55,7 @@ _NAME = re.compile(r"bulk:([^@]+)@([^/]+)/")
 _LONGEST_WHOLE = LONGEST_KEY - 65  # the length that is kept of a name that is too long; a hash replaces the rest
 _LIVE = ("queued", "running", "waiting")
 _PART = "/part"
-_PAGE = 500
+_PAGE = 500  # runs in one query; pages are read until none is left
 
 
 class Work(NamedTuple):
