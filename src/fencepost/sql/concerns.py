@@ -34,7 +34,7 @@ _DATA_NUMBERS = frozenset(
         1644,  # SIGNAL, in a trigger
     )
 )
-_LOCK_WAIT = 1205
+_LOCK_WAIT = 1205  # ER_LOCK_WAIT_TIMEOUT: another transaction has the row, and the statement is right
 
 _SQLITE_CONNECTION = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PROTOCOL)
 _SQLITE_DATA = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH)

@@ -16,7 +16,7 @@ _LOGIN = ("require_auth", "gssencmode", "krbsrvname", "passfile")
 URL_OPTIONS = frozenset(("host", "application_name", "target_session_attrs", *_TLS, *_LOGIN))
 """Options of a URL that are passed to libpq unchanged."""
 
-OLDEST_VERSION = 120000
+OLDEST_VERSION = 120000  # PostgreSQL 12, the first with AS MATERIALIZED
 READ_COMMITTED = ("default_transaction_isolation", "read committed")
 SERVER_SQL = (
     "SELECT current_setting('server_version_num')::int, current_setting('server_version'), "
