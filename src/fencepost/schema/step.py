@@ -16,7 +16,7 @@ from alembic.operations import Operations
 from fencepost.schema.checks import BEGUN, MARK, NOT_OURS
 from fencepost.schema.columns import MYSQL_KINDS, TABLE_OPTIONS
 
-_SOON_S = 0.5
+_SOON_S = 0.5  # how long all that use the table wait behind a change that waits itself
 Aside = Callable[[], AbstractContextManager[sa.Connection]]
 """Commits the transaction of the steps, and begins another one behind the block, under the same locks."""
 
