@@ -10,7 +10,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_OBJECTS, _ALL = 10_000, 1_000_000_000
+_OBJECTS, _ALL = 10_000, 1_000_000_000  # allocations before Python looks for garbage: in a command, while modules load
 
 
 @contextmanager

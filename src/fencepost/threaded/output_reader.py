@@ -26,12 +26,12 @@ from fencepost.threaded import passing_on
 from fencepost.threaded.inherited import keep_from_children
 
 _log = logging.getLogger("fencepost.process")
-_CHUNK = 1 << 16
+_CHUNK = 1 << 16  # bytes of a read; a shorter one has emptied the pipe
 _TURNS = 16  # chunks of one pipe before the others get their turn: more than a pipe holds would be unfair
-_ROOM = 1 << 20
-_F_SETPIPE_SZ = 1031
+_ROOM = 1 << 20  # the most that Linux gives without privileges, by default; a job that fills it waits
+_F_SETPIPE_SZ = 1031  # as Linux numbers it, where Python has no name for it
 _NAP_S = 0.005  # while short runs follow each other: each would wake this thread several times
-_END_S = 1.0
+_END_S = 1.0  # how long `close` waits for the thread: the process must be able to end
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ import threading
 import time
 from collections import deque
 
-_MOST_BYTES = 8 << 20
-_AT_ONCE = 1 << 16
+_MOST_BYTES = 8 << 20  # kept for each stream while it is not read; what is more is dropped and counted
+_AT_ONCE = 1 << 16  # what a pipe of Linux holds by default
 _FLUSH_S = 1.0  # enough for any reader that still reads; the process must be able to end
 _DROPPED = (
     "fencepost: %d bytes of the output of jobs were dropped here, because the output of this process was not read\n"

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-PAGE = 4096
-LARGEST_MESSAGE = 1 << 16
+PAGE = 4096  # bytes that are mapped; a message too long for a packet stands behind them in the file
+LARGEST_MESSAGE = 1 << 16  # bytes of a packet; a longer message goes through the file in memory
 ASIDE = b"@"
 LOOK = signal.SIGURG
 END = signal.SIGRTMIN + 5

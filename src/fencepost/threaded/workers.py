@@ -32,11 +32,11 @@ from fencepost.threaded.inherited import keep_from_children
 from fencepost.threaded.output_reader import OutputPipes, OutputReader
 from fencepost.threaded.worker_line import ASIDE, END, LARGEST_MESSAGE, LOOK, PAGE
 
-_ROOM_FOR_PACKETS = 1 << 20
-_ROOM_FOR_LINES = 1 << 18
-_CHUNK = 1 << 16
+_ROOM_FOR_PACKETS = 1 << 20  # claims that wait in the kernel; if there is no room, a claim is not given to this worker
+_ROOM_FOR_LINES = 1 << 18  # replies that a busy supervisor has not read; if there is no room, the worker waits
+_CHUNK = 1 << 16  # bytes of a read; a shorter one has emptied the pipe
 _BEGINNING = 32  # bytes that are read of a recalled message: enough to identify it
-_F_SETPIPE_SZ = 1031
+_F_SETPIPE_SZ = 1031  # as Linux numbers it, where Python has no name for it
 
 
 class ThreadedWorkers:
