@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -93,6 +93,16 @@ class AuthorizedSchedules:
             schedule=id,
         )
 
-    def list(self, *, job: str | None = None, after_id: str = "", limit: int = 1000) -> list[ScheduleRecord]:
-        """Return schedules by id; go on after the last one's id."""
-        return self._authority.looks(lambda ops: ops.schedules.list(job=job, after_id=after_id, limit=limit))
+    def list(
+        self,
+        *,
+        job: str | None = None,
+        jobs: Collection[str] | None = None,
+        ids: Collection[str] | None = None,
+        after_id: str = "",
+        limit: int = 1000,
+    ) -> list[ScheduleRecord]:
+        """Return schedules by id: of a job, of some jobs, or with some ids; go on after the last one's id."""
+        return self._authority.looks(
+            lambda ops: ops.schedules.list(job=job, jobs=jobs, ids=ids, after_id=after_id, limit=limit)
+        )

@@ -6,7 +6,7 @@ are listed here too, and can be paused and resumed; to change one, change the co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -85,10 +85,19 @@ class Schedules:
         check = schedule_check(self._scope, HumanAct.LOOK)
         return ScheduleRecord.of(schedules.schedule(self._ledger, id, check=check))
 
-    def list(self, *, job: str | None = None, after_id: str = "", limit: int = 1000) -> list[ScheduleRecord]:
-        """Return schedules by id. For the next page, pass the last id as `after_id`."""
-        allowed, most = self._scope.visible, page_limit(limit)
-        found = schedules.schedules(self._ledger, job=job, jobs=allowed, after_id=after_id, limit=most)
+    def list(
+        self,
+        *,
+        job: str | None = None,
+        jobs: Collection[str] | None = None,
+        ids: Collection[str] | None = None,
+        after_id: str = "",
+        limit: int = 1000,
+    ) -> list[ScheduleRecord]:
+        """Return schedules by id: of a job, of some jobs, or with some ids. For the next page, pass the last id."""
+        visible, most = self._scope.visible, page_limit(limit)
+        allowed = visible if jobs is None else frozenset(jobs) if visible is None else visible & frozenset(jobs)
+        found = schedules.schedules(self._ledger, job=job, jobs=allowed, ids=ids, after_id=after_id, limit=most)
         return [ScheduleRecord.of(row) for row in found]
 
     def iterate(self, *, job: str | None = None) -> Iterator[ScheduleRecord]:

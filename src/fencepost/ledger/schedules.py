@@ -78,13 +78,14 @@ def schedules(
     *,
     job: str | None = None,
     jobs: Collection[str] | None = None,
+    ids: Collection[str] | None = None,
     after_id: str = "",
     limit: int = 1000,
     with_deleted: bool = False,
     connection: LedgerConnection | None = None,
 ) -> list[StoredSchedule]:
-    """Return schedules by id, from the first after `after_id` on; only those of `jobs`."""
-    if jobs is not None and not jobs:
+    """Return schedules by id, from the first after `after_id` on; only those of `jobs` and only these `ids`."""
+    if any(wanted is not None and not wanted for wanted in (jobs, ids)):
         return []
     c = database.tables.schedule.c
     query = every_row(database).where(c.id > after_id).order_by(c.id).limit(limit)
@@ -92,6 +93,8 @@ def schedules(
         query = query.where(c.job == job)
     if jobs is not None:
         query = query.where(c.job.in_(sorted(jobs)))
+    if ids is not None:
+        query = query.where(c.id.in_(sorted(ids)))
     if not with_deleted:
         query = query.where(c.deleted_at.is_(None))
     return (connection or database).read(lambda cursor: [StoredSchedule(*row) for row in database.rows(cursor, query)])

@@ -20,12 +20,13 @@ from fencepost.web.routes import PageRoutes
 from fencepost.web.svg import titled_stacks
 
 if TYPE_CHECKING:
-    from fencepost.app.records import JobRecord
+    from fencepost.app.records import JobRecord, ScheduleRecord
     from fencepost.web.visits import Visit
 
 PAGES = PageRoutes()
 _COLUMNS = ("name", "type", "doc", "strategy", "generation", "seen_at", "nodes", "renamed_to")
 _MOST_SHOWN = 40  # each has the figures of a week: up to 168 rows
+_MOST_SCHEDULES = 10_000  # of the jobs shown; if there are more, the first ones by id tell what is due and paused
 _LATEST = 30  # runs; a link leads to all of them
 _USUAL_STRETCH = "7d"
 _FIGURES_EVERY_S = 10  # nodes write them as often
@@ -37,8 +38,7 @@ def jobs(visit: Visit) -> Response:
     wanted, after = visit.query.get("q", "").strip().lower(), visit.query.get("after", "")
     found = [each for each in visit.ask.jobs() if wanted in each.name.lower()]
     shown = [each for each in found if each.name > after][:_MOST_SHOWN]
-    # By id. If there are more, the next due times and pauses of some jobs are not shown.
-    schedules = visit.ask.schedules.list(limit=1000)
+    schedules = _schedules_of(visit, shown)
     now = visit.ask.now()
     due: dict[str, datetime] = {}
     for each in schedules:
@@ -61,6 +61,18 @@ def jobs(visit: Visit) -> Response:
         calm=True,  # what it shows changes when nodes write their figures, and not with every run
         every_s=_FIGURES_EVERY_S,
     )
+
+
+def _schedules_of(visit: Visit, jobs: Sequence[JobRecord]) -> list[ScheduleRecord]:
+    """Return the schedules of the jobs that are shown, however many there are of other jobs."""
+    names = [each.name for each in jobs]
+    found: list[ScheduleRecord] = []
+    while len(found) < _MOST_SCHEDULES:
+        page = visit.ask.schedules.list(jobs=names, after_id=found[-1].id if found else "")
+        if not page:
+            break
+        found += page
+    return found
 
 
 def _figures_of(visit: Visit, jobs: Sequence[JobRecord], now: datetime) -> dict[str, JobFigures]:
@@ -109,7 +121,7 @@ def job(visit: Visit) -> Response:
         latest=latest,
         strip=[(each.state, f"run {each.id}: {each.state}") for each in reversed(latest)],
         failed=[each for each in latest if each.state == "dead"],
-        zones_of=zones_of(visit),
+        zones_of=zones_of(visit, latest),
         figures=figures,
         since=now - timedelta(hours=hours),
         summary=in_words(figures.outcomes),

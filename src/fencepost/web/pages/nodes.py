@@ -21,7 +21,7 @@ from fencepost.errors import (
     StoreUnavailable,
 )
 from fencepost.web.did import did_sentence
-from fencepost.web.exporting import export
+from fencepost.web.exporting import MOST_EXPORTED, export
 from fencepost.web.finding import whole
 from fencepost.web.pages.run import reason_of
 from fencepost.web.pages.schedules import pause_end_of
@@ -133,15 +133,17 @@ def release(visit: Visit) -> Response:
 @PAGES.get("/locks.{form}", needs=HumanAct.EXPORT)
 def locks_exported(visit: Visit) -> Response:
     """Give the locks of the ledger's lease store to programs."""
-    found = visit.ask.locks.list(store=visit.query.get("store") or "ledger", limit=1001)
-    return export(str(visit.where["form"]), "locks", found[:1000], _LOCK_COLUMNS, is_cut=len(found) > 1000)
+    found = visit.ask.locks.list(store=visit.query.get("store") or "ledger", limit=MOST_EXPORTED + 1)
+    is_cut = len(found) > MOST_EXPORTED
+    return export(str(visit.where["form"]), "locks", found[:MOST_EXPORTED], _LOCK_COLUMNS, is_cut=is_cut)
 
 
 @PAGES.get("/nodes.{form}", needs=HumanAct.EXPORT)
 def nodes_exported(visit: Visit) -> Response:
     """Give the nodes to programs."""
-    found = visit.ask.nodes(limit=1000)
-    return export(str(visit.where["form"]), "nodes", found, _COLUMNS, is_cut=len(found) >= 1000)
+    found = visit.ask.nodes(limit=MOST_EXPORTED + 1)
+    is_cut = len(found) > MOST_EXPORTED
+    return export(str(visit.where["form"]), "nodes", found[:MOST_EXPORTED], _COLUMNS, is_cut=is_cut)
 
 
 @PAGES.post("/pauses", needs=HumanAct.PAUSE_ALL)

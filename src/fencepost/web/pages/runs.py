@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from fencepost.web.rendering import render
 from fencepost.web.routes import PageRoutes
 
 if TYPE_CHECKING:
-    from fencepost.app.records import ScheduleRecord
+    from fencepost.app.records import RunRecord, ScheduleRecord
     from fencepost.web.visits import Visit
 
 PAGES = PageRoutes()
@@ -55,7 +55,7 @@ def runs(visit: Visit) -> Response:
         "runs.html",
         **values,
         found=found,
-        zones_of=zones_of(visit),
+        zones_of=zones_of(visit, found.runs),
         command=command_of(find, visit.query.get("before")),
         live=is_newest,
     )
@@ -81,12 +81,12 @@ def own_zone(schedule: ScheduleRecord) -> str:
     return str(spec.get("tz", "UTC")) if isinstance(spec, Mapping) else "UTC"
 
 
-def zones_of(visit: Visit) -> Mapping[str, str]:
-    """Return the zones of schedules by their ids, if the page shows times in them."""
+def zones_of(visit: Visit, runs: Iterable[RunRecord]) -> Mapping[str, str]:
+    """Return the zones of the schedules of these runs by their ids, if the page shows times in them."""
     if visit.zone.name != "own":
         return {}
-    found = visit.ask.schedules.list(limit=1000)
-    return {each.id: own_zone(each) for each in found}
+    wanted = {each.schedule for each in runs if each.schedule is not None}
+    return {each.id: own_zone(each) for each in visit.ask.schedules.list(ids=wanted)}
 
 
 _OPTIONS = {

@@ -15,7 +15,7 @@ from fencepost.core.tick import microseconds
 from fencepost.errors import ConfigurationError, FencepostError, InvalidParameters, StateChanged
 from fencepost.web.did import did_sentence
 from fencepost.web.editing import Edit, due_changes, read_edit
-from fencepost.web.exporting import export
+from fencepost.web.exporting import MOST_EXPORTED, export
 from fencepost.web.pages.run import reason_of
 from fencepost.web.rendering import render
 from fencepost.web.routes import PageRoutes
@@ -52,8 +52,9 @@ def schedules(visit: Visit) -> Response:
 @PAGES.get("/schedules.{form}", needs=HumanAct.EXPORT)
 def schedules_exported(visit: Visit) -> Response:
     """Give the schedules to programs."""
-    found = visit.ask.schedules.list(job=visit.query.get("job") or None, limit=1001)
-    return export(str(visit.where["form"]), "schedules", found[:1000], _COLUMNS, is_cut=len(found) > 1000)
+    found = visit.ask.schedules.list(job=visit.query.get("job") or None, limit=MOST_EXPORTED + 1)
+    is_cut = len(found) > MOST_EXPORTED
+    return export(str(visit.where["form"]), "schedules", found[:MOST_EXPORTED], _COLUMNS, is_cut=is_cut)
 
 
 @PAGES.post("/schedules/{id:path}/pause", needs=HumanAct.PAUSE_SCHEDULE)
