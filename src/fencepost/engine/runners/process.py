@@ -361,6 +361,11 @@ class ProcessRunner:
 
     def _handle_answer(self, handle: WorkerHandle, answer: list[Any]) -> None:
         match answer:
+            case [int(serial), *_]:  # first, because nearly all answers are outcomes
+                if (assignment := self._done(handle, serial)) is not None:
+                    outcome = wire.outcome_of(assignment.claim, answer)
+                    self._times.note_job(assignment.claim.job, outcome.took_us * 1e-6 + _OVERHEAD_S)
+                    self._report(outcome)
             case ["ready"]:
                 self._pool.mark_ready(handle)
                 self._must_notify = True  # there is more room than before
@@ -370,11 +375,6 @@ class ProcessRunner:
                 if (assignment := self._done(handle, serial)) is not None:
                     handle.interrupted = assignment, wire.outcome_of(assignment.claim, [serial, *rest])
                     handle.kill()
-            case [serial, *_]:
-                if (assignment := self._done(handle, serial)) is not None:
-                    outcome = wire.outcome_of(assignment.claim, answer)
-                    self._times.note_job(assignment.claim.job, outcome.took_us * 1e-6 + _OVERHEAD_S)
-                    self._report(outcome)
 
     def _done(self, handle: WorkerHandle, serial: int) -> Assignment | None:
         assignment = handle.done(serial)
