@@ -9,8 +9,11 @@ import itertools
 import json
 import pickle
 import random
+import re
 import sys
+import textwrap
 import urllib.parse
+import xml.sax.saxutils
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +52,89 @@ def test_every_usual_spelling_is_masked(spelled: str) -> None:
     assert masked.endswith(" after")
     assert masked.count("***") == 1
     assert len(masked) <= len("before [b'***'] after")
+
+
+def requests_url(value: str) -> str:
+    return str(pytest.importorskip("requests").utils.requote_uri(value))
+
+
+def urllib3_path(value: str) -> str:
+    return str(pytest.importorskip("urllib3").util.parse_url(f"https://host/{value}").url)
+
+
+def jinja2_page(value: str, page: str = '<td title="{{ value }}">') -> str:
+    jinja2 = pytest.importorskip("jinja2")
+    return str(jinja2.Environment(autoescape=True).from_string(page).render(value=value))
+
+
+def django_page(value: str, function: str = "escape") -> str:
+    return str(getattr(pytest.importorskip("django.utils.html"), function)(value))
+
+
+def with_small_digits(coded: str) -> str:
+    return re.sub("%..", lambda found: found[0].lower(), coded)
+
+
+ENCODERS: dict[str, Callable[[str], str]] = {
+    "requests": requests_url,
+    "urllib3": urllib3_path,
+    "urlencode": lambda value: urllib.parse.urlencode({"key": value}),
+    "urlencode with %20": lambda value: urllib.parse.urlencode({"key": value}, quote_via=urllib.parse.quote),
+    "encodeURIComponent": lambda value: urllib.parse.quote(value, safe="!'()*"),
+    "URLSearchParams": lambda value: urllib.parse.quote_plus(value, safe="*").replace("~", "%7E"),
+    "small digits": lambda value: with_small_digits(urllib.parse.quote(value, safe="")),
+    "small digits in a form": lambda value: with_small_digits(urllib.parse.quote_plus(value)),
+    "Jinja2": jinja2_page,
+    "Django": django_page,
+    "html without quotes": lambda value: html.escape(value, quote=False),
+    "XML": xml.sax.saxutils.quoteattr,
+    "XML with entities": lambda value: xml.sax.saxutils.escape(value, {"'": "&apos;", '"': "&quot;"}),
+    "PHP in HTML": lambda value: html.escape(value).replace("&#x27;", "&#039;"),
+    "repr in a dictionary": lambda value: repr({"key": value}),
+    "repr of an exception": lambda value: repr(ValueError(f'"{value}" isn\'t good')),
+    "repr of bytes": lambda value: repr(f'"{value}" isn\'t good'.encode()),
+    "ascii": ascii,
+    "JSON for PHP": lambda value: json.dumps(value).replace("/", "\\/"),
+    "JSON for Go": lambda value: (
+        json.dumps(value, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    ),
+    "JSON in a script": lambda value: json.dumps(value).replace("<", "\\u003c"),
+    "JSON for Jinja2": lambda value: jinja2_page(value, "{{ value|tojson }}"),
+    "JSON for Django": lambda value: str(pytest.importorskip("django.utils.html").json_script(value, "id")),
+}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["pa'ss<w>ord1", 'pa"ss&word1', 'it\'s "both" & <more>', "p@ss w(rd)!x/y~z*[9];é=+,:$", "it's-secret-9", "1%2F%9"],
+)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_what_usual_libraries_make_of_a_value_is_masked(encoder: str, value: str) -> None:
+    encode = ENCODERS[encoder]
+    masked, expected = known(value).masked(encode(value)), encode("VALUE").replace("VALUE", "***")
+    assert masked.replace("'", '"') == expected.replace("'", '"')
+
+
+@pytest.mark.parametrize("width", [76, 64])
+def test_lines_of_base64_are_masked_together(width: int) -> None:
+    value = "a longer value, such as a key? ~~~ " * 9
+    wrapped = "\n".join(textwrap.wrap(base64.b64encode(value.encode()).decode(), width))
+    assert known(value).masked(f"<{wrapped}>").rstrip("=>") == "<***"
+    assert known(value).masked(repr(f"<{wrapped}>")).rstrip("=>'") == "'<***"
+    assert known(value).masked(base64.encodebytes(value.encode()).decode()).rstrip("=\n") == "***"
+
+
+@pytest.mark.parametrize("value", ["abc12\n", "  abc12", "abc12\r\n"])
+def test_value_is_masked_without_the_spaces_and_line_breaks_around_it(value: str) -> None:
+    values = known(value)
+    assert values.masked("key=abc12.") == "key=***."
+    assert values.masked(f"key={value}.") == "key=***."
+    assert values.masked(f"key={base64.b64encode(b'abc12').decode()}").rstrip("=") == "key=***"
+    assert known("abc \n").masked("abc") == "abc"
+
+
+def test_value_of_letters_and_digits_has_no_more_forms_than_it_needs() -> None:
+    assert sorted(masked_values._forms_of("a-token_9.A")) == [b"YS10b2tlbl85LkE", b"a-token_9.A"]
 
 
 def test_lines_of_a_long_value_are_masked_one_by_one() -> None:

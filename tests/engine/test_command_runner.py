@@ -3,17 +3,21 @@
 import json
 import os
 import signal
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fencepost.core.masked_values import MASKED, MaskedValues
 from fencepost.core.policy import Policy
 from fencepost.core.runs import StopReason
 from fencepost.core.timings import Timings
 from fencepost.engine.jobs import Job, Jobs
+from fencepost.engine.logs.run_logs import RunLogs
 from fencepost.engine.runners.command import CommandRunner, environment
 from fencepost.engine.runners.outcome import How
+from fencepost.threaded import passing_on
 from testbed.keeper import is_alive
 from testbed.wait import until
 from tests.engine.runner_stand import LONG_S, RUNTIME, TRUST_S, Stand, claim, descriptors, gone, said
@@ -40,6 +44,9 @@ JOBS = Jobs(
         command("deaf", "trap '' TERM; say pid $$; while :; do sleep 1; done"),
         command("slow", "say pid $$; exec sleep 60", timeout="1s"),
         command("parent", "sleep 60 & say child $!; exit 0"),
+        command(
+            "telling", 'printf "<looked-"; sleep 0.3; echo "up-value>"; echo looked-up-value >&2; printf "end: look"'
+        ),
         Job.of_command(["/no/such/program"], name="missing", policy=Policy.of()),
     ]
 )
@@ -118,6 +125,30 @@ def test_of_what_it_wrote_the_end_is_kept_and_all_is_passed_on(stand: Stand, cap
     assert outcome.error.endswith("line 2999 of many")
     assert 3000 < len(outcome.error) <= 4000
     assert capfd.readouterr().err.count("of many") == 3000
+
+
+@pytest.fixture
+def masked() -> Iterator[MaskedValues]:
+    """What is masked in this process, without what a test adds."""
+    before = MASKED.__dict__.copy()
+    MASKED.__dict__.update(MaskedValues().__dict__)
+    yield MASKED
+    MASKED.__dict__.update(before)
+
+
+def test_values_of_secrets_are_masked_in_what_is_passed_on_and_in_the_log(
+    masked: MaskedValues, capfd: pytest.CaptureFixture[str]
+) -> None:
+    held, logs = masked.add("looked-up-value"), RunLogs(RUNTIME)
+    stand = Stand(CommandRunner(JOBS, slots=1, timings=BRISK, runtime=RUNTIME, logs=logs))
+    stand.start(slots=1)
+    assert stand.outcome(stand.submit("telling")).how == How.SUCCEEDED
+    stand.runner.close(0)
+    passing_on.flush()
+    assert capfd.readouterr() == ("<***>\nend: look", "***\n")
+    written = b"".join(zlib.decompress(chunk.text) for chunk in logs.take(1 << 20))
+    assert sorted(written.splitlines()) == [b"***", b"<***>", b"end: look"]
+    del held
 
 
 def test_parameters_too_large_for_an_environment_are_told(stand: Stand) -> None:

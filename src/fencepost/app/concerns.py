@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from fencepost.app.finding_concerns import DAY_US, ConcernFinder, FoundConcern, Shown, grouped
+from fencepost.app.finding_concerns import DAY_US, MOST, ConcernFinder, FoundConcern, Shown, grouped
 from fencepost.app.pause_times import pause_end_us
 from fencepost.app.records.concerns import AcknowledgedRecord, ChangeRecord, ConcernRecord, details_of
 from fencepost.app.records.record import read_json
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
 
 _ROWS = 20  # of one kind
-_MANY = 200  # of one kind that are read at most (`finding_concerns._MOST`): there may be more
 _MOST_CHANGES = 50  # acts of people in the list, the newest; the journal has all
 
 
@@ -169,7 +168,7 @@ def _known(kind: ConcernKind, id_: str, standing: Mapping[str, Acknowledgement])
 
 def _record(group: Sequence[FoundConcern], looked_at: int) -> ConcernRecord:
     latest, more = group[0], len(group) - 1
-    words = latest.words() + (f"; and {more}{'+' if looked_at >= _MANY else ''} more of this kind" if more else "")
+    words = latest.words() + (f"; and {more}{'+' if looked_at >= MOST else ''} more of this kind" if more else "")
     since_us = latest.occurrence.since_us
     return ConcernRecord(
         what=str(latest.kind),

@@ -35,7 +35,7 @@ DAY_US = 86_400_000_000
 _WEEK_US = 7 * DAY_US  # runs that were given up are shown for so long
 _LATE_US = 60_000_000  # nodes look every few seconds: what has waited for a minute has another reason
 _LONG_DRAIN_US = 3_600_000_000  # longer than most runs take
-_MOST = 200  # of one kind that are read; `concerns._MANY` is the same, and says that there may be more
+MOST = 200  # of one kind that are read: there may be more
 _ROWS = 20  # of one kind
 _NODES = 100  # living and ended ones; if nearly all of them live, all living are read
 _NEAR = 0.9  # of the timeout
@@ -245,7 +245,7 @@ class ConcernFinder:
             yield _alone(found, run)
 
     def _given_up(self) -> Iterator[FoundConcern]:
-        rows = attention.given_up(self._ledger, self._seen, limit=_MOST)
+        rows = attention.given_up(self._ledger, self._seen, limit=MOST)
         # The later of the two: the clock may have gone back in between.
         dead = [row for row in rows if max(row.ended_at or 0, row.created_at) > self.now_us - _WEEK_US]
         repeated = attention.repeated(self._ledger, [row.id for row in dead])
@@ -260,8 +260,8 @@ class ConcernFinder:
 
     def _late(self) -> Iterator[FoundConcern]:
         before_us = self.now_us - _LATE_US
-        late = attention.late_in_queue(self._ledger, self._seen, before_us=before_us, limit=_MOST)
-        waiting = self._shown(late) + self._ask.runs(states=("waiting",), waits_for="node", limit=_MOST)
+        late = attention.late_in_queue(self._ledger, self._seen, before_us=before_us, limit=MOST)
+        waiting = self._shown(late) + self._ask.runs(states=("waiting",), waits_for="node", limit=MOST)
         whys = self._ask.waits_of([run.id for run in waiting]) if waiting else {}
         for run in waiting:
             waited = self._ago(microseconds(run.available_at))
@@ -273,7 +273,7 @@ class ConcernFinder:
         if not limits:
             return
         before_us = self.now_us - round(_NEAR * min(limits.values()))
-        for run in attention.long_running(self._ledger, self._seen, started_before_us=before_us, limit=_MOST):
+        for run in attention.long_running(self._ledger, self._seen, started_before_us=before_us, limit=MOST):
             limit_us, taken_us = limits.get(run.job), self.now_us - (run.started_at or self.now_us)
             if limit_us and taken_us > _NEAR * limit_us:
                 used = f"{taken_us / limit_us:.0%} of its timeout of {_time(limit_us / 1_000_000)}"
@@ -316,7 +316,7 @@ class ConcernFinder:
             str(Noted.CLOCK_LEAPT): ConcernKind.CLOCK_LEAPT,
         }
         since_us = self.now_us - DAY_US
-        for line in attention.noted(self._ledger, self._seen, list(kinds), since_us=since_us, limit=len(kinds) * _MOST):
+        for line in attention.noted(self._ledger, self._seen, list(kinds), since_us=since_us, limit=len(kinds) * MOST):
             yield self._of_line(kinds[line.what], line)
 
     def _of_line(self, kind: ConcernKind, line: JournalEntry) -> FoundConcern:

@@ -16,6 +16,7 @@ from fencepost.app.records import PauseRecord, ResumedRecord
 from fencepost.app.records.versions import pause_version
 from fencepost.app.scoped import acting, actor
 from fencepost.core.duration import Duration
+from fencepost.core.identity import LONGEST_NAME
 from fencepost.core.nearest import suggestion
 from fencepost.core.noted import says_something
 from fencepost.core.rights import HumanAct
@@ -36,8 +37,6 @@ from fencepost.ledger.serving import queue_of
 if TYPE_CHECKING:
     from fencepost.core.rights import Scope
     from fencepost.ledger.ledger import Ledger
-
-_LONGEST_QUEUE = 120  # the width of the column; the names of queues have no more (`core.identity.LONGEST_NAME`)
 
 
 class QueuePauses:
@@ -104,7 +103,7 @@ class QueuePauses:
         if queue is None:
             return EVERYTHING
         known = {each for node in living_nodes(self._ledger) for each in node.queues} | self._queues_of(None)
-        if queue not in known or not 0 < len(queue) <= _LONGEST_QUEUE:
+        if queue not in known or not 0 < len(queue) <= LONGEST_NAME:
             raise InvalidParameters(f"no living node and no job has the queue {queue!r}; {suggestion(queue, known)}")
         return queue
 

@@ -5,25 +5,25 @@ told it (`fencepost.core.told_values`). Of the others those that were used last 
 behind may still be written. All are masked in every text that `fencepost.core.secrets` masks, whichever run wrote it.
 
 **Promises.** A value is masked as it is, in JSON, as Python's ``repr`` writes it, percent-encoded, HTML-escaped, and in
-Base64. Of a value of several lines, each line is masked by itself, too. Values that overlap, or begin alike, are masked
-as far as one of them reaches, with one mask. In a stream of bytes all this holds wherever the pieces begin and end.
+Base64, in the dialects that `fencepost.core.spellings` lists; with and without spaces and line breaks around it. Of a
+value of several lines, each line is masked by itself, too. Values that overlap, or begin alike, are masked as far as
+one of them reaches, with one mask. In a stream of bytes all this holds wherever the pieces begin and end.
 
-**Not promised.** A value in any other form: reversed, in parts, hashed, encrypted, encoded together with other text. A
-line of a longer value with fewer than eight characters. Values of fewer than `SHORTEST` characters are refused: they
-stand in too many other words. A value that nobody holds, when 2,000 others were used since.
+**Not promised.** A value in any other form: reversed, in parts, hashed, encrypted, encoded together with other text or
+twice, or in lines of Base64 that other text stands between. A line of a longer value with fewer than eight characters.
+Values of fewer than `SHORTEST` characters are refused: they stand in too many other words. A value that nobody holds,
+when 2,000 others were used since.
 """
 
 from __future__ import annotations
 
-import base64
-import html
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, AnyStr
-from urllib.parse import quote, quote_plus
 from weakref import ref
 
 from fencepost.core.known_forms import KnownForms, Span, join
+from fencepost.core.spellings import spellings, wrapped
 
 SHORTEST = 4  # characters; shorter values stand in too many other words
 LONGEST = 8_000  # characters; a stream holds back so much while it may be the beginning of a value
@@ -197,29 +197,13 @@ class StreamMask:
 
 
 def _forms_of(value: str) -> tuple[bytes, ...]:
-    """Return how a value may be written."""
+    """Return how a value may be written, also without the line break at its end, and each of several lines."""
+    wholes = {value, value.strip()}
     lines = [line.strip() for line in value.splitlines()] if "\n" in value or "\r" in value else []
-    parts = [value, *(line for line in lines if len(line) >= _SHORTEST_LINE)]
-    forms = {form for each in parts for form in _spellings(each) if len(form) >= SHORTEST}
+    parts = {*wholes, *(line for line in lines if len(line) >= _SHORTEST_LINE)}
+    spelled = [*map(spellings, parts), *map(wrapped, wholes)]
+    forms = {form for each in spelled for form in each if len(form) >= SHORTEST}
     return tuple(form.encode("utf-8", "surrogatepass") for form in forms)
-
-
-def _spellings(text: str) -> set[str]:
-    coded = text.encode("utf-8", "surrogatepass")
-    plain, safe = base64.b64encode(coded).decode(), base64.urlsafe_b64encode(coded).decode()
-    return {
-        text,
-        json.dumps(text)[1:-1],
-        json.dumps(text, ensure_ascii=False)[1:-1],
-        repr(text)[1:-1],
-        repr(coded)[2:-1],
-        quote(coded),
-        quote(coded, safe=""),
-        quote_plus(coded),
-        html.escape(text),
-        plain.rstrip("="),
-        safe.rstrip("="),
-    }
 
 
 MASKED = MaskedValues()

@@ -22,8 +22,8 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 from fencepost.errors import InvalidParameters, SecretUnavailable
 
 T_co = TypeVar("T_co", covariant=True)
-LONGEST_NAME = 100  # as many characters as `_NAME` allows
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+LONGEST_NAME = 100  # characters
+_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
 _NOTHING: Final = object()
 
 

@@ -29,6 +29,7 @@ from typing import Any
 from sqlalchemy import Column, Float, Index, Integer, MetaData, SmallInteger, String, Table, text
 from sqlalchemy.engine import Dialect
 
+from fencepost.core.identity import LONGEST_SCHEDULE_ID
 from fencepost.ledger.claim_order import CLAIM_ORDER
 from fencepost.ledger.operating_tables import OPERATING
 from fencepost.ledger.urls import LedgerUrl
@@ -38,7 +39,7 @@ from fencepost.schema.columns import key as _key
 from fencepost.schema.columns import number as _number
 from fencepost.schema.columns import text as _text
 
-SCHEDULE_LENGTH = 160  # as `core.identity.LONGEST_SCHEDULE_ID`: what is longer is refused before it gets here
+SCHEDULE_LENGTH = LONGEST_SCHEDULE_ID  # to change it takes a migration; what is longer is refused before it gets here
 NODE_LENGTH = 32  # hexadecimal digits of 128 random bits; fingerprints have as many
 # Searches read past dead index entries until they are vacuumed. PostgreSQL's default, a fifth of a table, is too late.
 _CHANGES_OFTEN = {"autovacuum_vacuum_scale_factor": 0.02, "autovacuum_analyze_scale_factor": 0.02}

@@ -12,8 +12,10 @@ from sqlalchemy import VARCHAR, BigInteger, Column, Identity, Integer, String, T
 from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.types import TypeEngine
 
-JOB_LENGTH = 120  # as `core.identity.LONGEST_NAME`: what is longer is refused before it gets here
-KEY_LENGTH = 191  # as `core.identity.LONGEST_KEY`: the longest that MySQL indexes
+from fencepost.core.identity import LONGEST_KEY, LONGEST_NAME
+
+JOB_LENGTH = LONGEST_NAME  # to change it takes a migration; what is longer is refused before it gets here
+KEY_LENGTH = LONGEST_KEY  # this, too: the longest that MySQL indexes
 MYSQL_KINDS = ("mysql", "mariadb")
 # Leaves room on each page, so that the next version of a frequently updated row fits on the same page.
 STAYS = {"fillfactor": 70}

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from fencepost.core.masked_values import MASKED, StreamMask
 from fencepost.core.runtime import ProgramExit
 from fencepost.threaded import guardian
 from fencepost.threaded.inherited import keep_from_children
@@ -214,7 +215,10 @@ def _leave(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Overheard:
-    """Passes a program's standard output or error on to our own, and to a callback."""
+    """Passes a program's standard output or error on to our own, without values of secrets, and as it is to a callback.
+
+    What may be the beginning of a value waits for what follows.
+    """
 
     def __init__(self, stream: int, tell: Callable[[bytes], None]) -> None:
         self._stream = stream
@@ -232,10 +236,12 @@ class _Overheard:
         self._thread.join(_GONE_WITHIN_S)
 
     def _pass_on(self) -> None:
+        mask = StreamMask(MASKED)
         with os.fdopen(self._exit, "rb", buffering=0) as written:
             while chunk := written.read(65536):
                 self._tell(chunk)
-                pass_on(self._stream, chunk)
+                pass_on(self._stream, mask.masked(chunk))
+        pass_on(self._stream, mask.rest())
 
 
 class _Reports:

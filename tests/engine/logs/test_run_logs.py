@@ -287,6 +287,21 @@ def test_what_waits_of_brief_logs_is_bounded_and_what_is_dropped_is_counted(
     assert sum(kept) > 90
 
 
+def test_lines_that_the_ledger_has_are_not_counted_as_dropped_when_the_rest_is_given_up(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stream in (1, 2):
+        reading.read(stream, begin_frame(MARK, 1, 1))
+    reading.read(1, b"".join(b"line %d\n" % number for number in range(20_000)))
+    stored = reading.text(1).count(b"\n")
+    reading.read(1, b"new\nnew\nno end")
+    monkeypatch.setattr(run_logs, "_MOST_ENDED", 0)
+    for stream in (1, 2):
+        reading.read(stream, end_frame(MARK))
+    assert reading.logs.dropped == 3
+    assert stored + sum(each[1] for each in with_missing(reading.chunks(1), Position())) == 20_003
+
+
 @pytest.mark.parametrize(("most", "text"), [("_MOST_BRIEF", b"x\n"), ("_MOST_ENDED", b"x" * 600 + b"\n")])
 def test_no_more_logs_wait_than_a_node_has_room_for_and_no_more_than_needed_are_given_up(
     monkeypatch: pytest.MonkeyPatch, most: str, text: bytes

@@ -203,14 +203,18 @@ class AttemptLog:
         return None if last < 0 else (first, last)
 
     def give_up(self, at_us: int) -> int:
-        """Drop what waits to be written; what remains to be written says how many lines that were."""
+        """Drop what waits to be written; return how many lines that were.
+
+        A chunk without text remains to be written. It counts all lines that are not in the head, as others do.
+        """
+        given_up = sum([block.lines for block in (*self._head, *self._ring)])
         dropped = self.lines - self._head_lines_stored
         self._head.clear()
         self._ring.clear()
         self._ring_bytes = 0
         self.pending = 0
         self.unsent = [self._chunk(b"", at_us, dropped, is_head=False)]
-        return dropped
+        return given_up
 
 
 def packed(text: bytes) -> bytes:

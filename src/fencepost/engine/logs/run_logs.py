@@ -26,7 +26,6 @@ _MOST_ENDED = 20_000  # attempts
 _MOST_BRIEF = 50_000  # attempts that wrote little: more than a node executes in two seconds
 _MOST_CHUNKS = 20_000  # in one statement: as many short runs as a node executes in a second
 _MOST_GIVEN_UP = 20_000  # attempts
-_GIVEN_UP_AT_ONCE = 5_000  # in one statement, a quarter of `_MOST_CHUNKS`: the rest of it is for logs that are kept
 _OF_ONE_ATTEMPT = 40  # more chunks than one attempt has at once
 _NOTHING = float("inf")
 
@@ -276,7 +275,7 @@ class RunLogs:
             of_others = min(self.waiting - self._briefs.size, most_bytes // 2)
             of_ended = sum([log.waiting for log in ended])
             most_briefs = max(_MOST_CHUNKS - _OF_ONE_ATTEMPT * (len(under_way) + len(ended)), _MOST_CHUNKS // 2)
-            given_up = self._given_up.take(min(_GIVEN_UP_AT_ONCE, _MOST_CHUNKS // 4) if most_bytes > 0 else 0)
+            given_up = self._given_up.take(_MOST_CHUNKS // 4 if most_bytes > 0 else 0)  # the rest is for what is kept
             self._briefs.take(most_bytes - of_others, most_briefs - len(given_up))
         chunks = [*given_up, *self._briefs.chunks()]
         left = max(most_bytes - sum([chunk.size for chunk in chunks]), of_others)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from fencepost.app.records import NodeRecord, PauseRecord, ResumedRecord
 from fencepost.app.records.versions import pause_version
+from fencepost.core.identity import LONGEST_NAME
 from fencepost.core.rights import HumanAct
 from fencepost.web.api.calls import ApiCall
 from fencepost.web.api.fields import NeedsReason, Reasoned, Time
@@ -16,8 +17,7 @@ from fencepost.web.api.replies import ApiReply, page
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 
 ROUTES = ApiRoutes("pauses")
-_LONGEST_QUEUE = 120  # characters of a queue's name, as a ledger stores it
-Queue = Annotated[str, Field(min_length=1, max_length=_LONGEST_QUEUE, examples=["mail"])]
+Queue = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, examples=["mail"])]
 NodeId = Annotated[str, Path(min_length=1, max_length=200, description="The id of a node, or its name.")]
 
 
