@@ -300,3 +300,59 @@ class TestForGood:
         with pytest.raises(NoSuchJob):
             renaming_of(before.ledger, "nigthly", "settle")
         assert renaming_of(before.ledger, "nightly", "settle").keys == ["job:nightly"]
+
+    def test_former_name_of_a_job_that_lives_takes_nothing_from_it(self, apps: list[App], url: str) -> None:
+        """Taken for a misspelt name, it took the schedule, the runs and the checkpoints that `settle` goes on with."""
+        publish(_program(apps, url, "nightly"))
+        after = _program(apps, url, "settle", formerly="nightly")
+        publish(after)
+        running = after.enqueue("settle").run_id
+        set_run(after, running, schedule="nightly", state="running", node="1" * 32)
+        before = (_rows(after), after.operations.run(running))
+        with pytest.raises(LedgerRefused, match="'nightly' is a former name of job 'settle'") as refused:
+            after.operations.rename_job("nightly", "setle", by="ann")
+        assert "run: fencepost jobs rename nightly settle; and then: fencepost jobs rename settle setle" in str(
+            refused.value
+        )
+        _program(apps, url, "close")
+        publish(apps[-1])
+        with pytest.raises(LedgerRefused, match="take it from that job first: fencepost jobs rename nightly settle"):
+            after.operations.rename_job("close", "nightly", by="ann", into_existing=True)
+        assert ([each for each in _rows(after) if each[1] != "close"], after.operations.run(running)) == before
+        set_run(after, running, state="succeeded", ended_at=1)
+        for old, new in (("nightly", "settle"), ("settle", "setle")):  # as it was said
+            after.operations.rename_job(old, new, by="ann")
+        assert _rows(after) == [("close", "close"), ("setle", "setle")]
+
+    @pytest.mark.parametrize("kind", ["sqlite"])
+    def test_after_a_roll_back_the_withdrawn_name_is_forgotten_first(self, apps: list[App], url: str) -> None:
+        for name, words in (("nightly", {}), ("settle", {"formerly": "nightly"}), ("nightly", {})):
+            publish(_program(apps, url, name, **words))
+        ops = apps[-1].operations
+        with pytest.raises(LedgerRefused, match="If 'settle' was withdrawn, run: fencepost jobs forget settle"):
+            ops.rename_job("nightly", "account", by="ann")
+        with pytest.raises(LedgerRefused, match="deploy the code with the name 'nightly' and without formerly"):
+            ops.rename_job("settle", "nightly", by="ann")
+        with pytest.raises(LedgerRefused, match="Run: fencepost jobs rename nightly settle; and then: fencepost jobs"):
+            ops.rename_job("settle", "account", by="ann")
+        ops.forget_job("settle", by="ann")
+        ops.rename_job("nightly", "account", by="ann")
+        assert _rows(apps[-1]) == [("account", "account")]
+
+    @pytest.mark.parametrize("kind", ["sqlite"])
+    def test_what_was_begun_is_completed_once_no_node_has_a_name_that_came_since(
+        self, apps: list[App], url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        app = _program(apps, url, "nightly")
+        publish(app)
+        with monkeypatch.context() as patched:
+            patched.setattr("fencepost.ledger.moving._moved", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                app.operations.rename_job("nightly", "account", by="ann")
+        publish(_program(apps, url, "settle", formerly="nightly"))
+        node = _a_node(app, "settle")
+        with pytest.raises(LedgerRefused, match="living node older has job 'settle'"):
+            app.operations.rename_job("nightly", "account", by="ann")
+        leave(app.ledger, node)
+        app.operations.rename_job("nightly", "account", by="ann")
+        assert _rows(app) == [("account", "account")]

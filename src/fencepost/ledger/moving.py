@@ -17,7 +17,7 @@ another request under that key. Anything, if a node that has either name starts 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -44,12 +44,12 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 from fencepost.ledger.figures import move_figures
+from fencepost.ledger.jobs import JobRow, jobs
 from fencepost.ledger.jobs import job as known_job
-from fencepost.ledger.jobs import jobs
 from fencepost.ledger.journal import About, audit, note
 from fencepost.ledger.merging import refuse_merge, refuse_other_owner, refuse_schedules_of_others
 from fencepost.ledger.nodes import living_nodes
-from fencepost.ledger.renaming import formers
+from fencepost.ledger.renaming import formers, name_now
 from fencepost.ledger.schedule_rows import CODE, DUES, ScheduleChange, StoredSchedule, every_row, locked_row, update_row
 
 _BATCH = 2000  # runs per transaction: short locks
@@ -65,7 +65,8 @@ class Renaming(NamedTuple):
     """The old name and the new one. `runtime` are the ids of schedules that were created at run time.
 
     `there`: which of the new names are on record already. `is_merge`: as another job, which the old one joins.
-    `is_recorded`: there is a job of the old name. `begun`: what the ledger stores of it while it is under way.
+    `is_recorded`: there is a job of the old name. `begun`: what the ledger stores of it while it is under way. `heirs`:
+    other jobs whose code says that they had one of the names; they were declared since the rename was begun.
     """
 
     old: str
@@ -75,6 +76,7 @@ class Renaming(NamedTuple):
     is_merge: bool = False
     is_recorded: bool = True
     begun: BegunRename | None = None
+    heirs: tuple[str, ...] = ()
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -128,14 +130,18 @@ def renaming_of(
     Where `new` is another job, with runs, schedules or permissions, raise unless `into_existing` is set. `is_left` says
     whether anything is left under the old name in databases of effects, if no job has that name: that may join a job.
     """
-    known = {row.name: formers(row.policy) for row in jobs(database)}
+    recorded = jobs(database)
+    known = {row.name: formers(row.policy) for row in recorded}
     if job_name(old) == job_name(new):
         raise LedgerRefused(f"job {old!r} already has that name")
     there = tuple(new + each for each in SUFFIXES if new + each in known)
     found = Renaming(old, new, _runtime_schedules(database, (old, new)), there, is_recorded=old in known)
+    found = found._replace(heirs=tuple(_heirs(known, old, new)))
     begun = begun_renames(database)
     refuse_begun(begun, found.names, but=(old, new))
     before = next((each for each in begun if each.old == old), None)
+    if before is None:  # what was begun has to be completed, or nobody could do anything
+        _refuse_heirs(database, recorded, found)
     is_rest = not found.is_recorded and new in known and (_has_more(database, found) or is_left())
     _refuse_names(known, old, new, is_known=before is not None or is_rest)
     refuse_living(database, found)
@@ -162,7 +168,7 @@ def _has_more(database: Database, renaming: Renaming) -> bool:
 def refuse_living(database: Database, renaming: Renaming) -> None:
     """Refuse a rename while a living node has either name."""
     for node in living_nodes(database):
-        if has := sorted(renaming.names.intersection(node.jobs)):
+        if has := sorted(renaming.names.union(renaming.heirs).intersection(node.jobs)):
             raise LedgerRefused(
                 f"the living node {node.name} has job {has[0]!r}: stop the nodes that have either name first; or, "
                 f"without stopping anything, deploy the new name with formerly={renaming.old!r} in the code"
@@ -192,10 +198,52 @@ def _refuse_names(known: Mapping[str, tuple[str, ...]], old: str, new: str, *, i
     if old not in known and known.get(new, ())[:1] != (old,) and not is_known:
         raise NoSuchJob(old, suggestion(old, known)) if known else NoSuchJob(old)
     if known.get(old):
-        raise LedgerRefused(f"job {old!r} has an earlier name; run: fencepost jobs rename {known[old][0]} {new}")
+        first = f"fencepost jobs rename {known[old][0]} {old}"
+        raise LedgerRefused(
+            f"job {old!r} is stored under its first name, {known[old][0]!r}. Run: {first}; and then: fencepost jobs "
+            f"rename {old} {new}"
+        )
     if known.get(new, (old,)) not in ((), (old,)):
         raise LedgerRefused(
             f"job {new!r} has other former names: {', '.join(known[new])}; list all of them in its code"
+        )
+
+
+def _heirs(known: Mapping[str, tuple[str, ...]], old: str, new: str) -> dict[str, str]:
+    """Return the jobs other than these two that had one of the names, each with that name."""
+    had = {name: [each for each in (old, new) if each in names] for name, names in known.items()}
+    return {name: found[0] for name, found in had.items() if found and name not in (old, new)}
+
+
+def _refuse_heirs(database: Database, recorded: Sequence[JobRow], renaming: Renaming) -> None:
+    """Raise if one of the names is the former name of a third job, which has its schedules, keys and checkpoints."""
+    old, new, *_ = renaming
+    known = {row.name: formers(row.policy) for row in recorded}
+    if new in known.get(old, ()):
+        raise LedgerRefused(
+            f"job {old!r} had the name {new!r} before: to go back to it, deploy the code with the name {new!r} and "
+            f"without formerly. After that, {old!r} can be forgotten: fencepost jobs forget {old}"
+        )
+    heirs = _heirs(known, old, new)
+    living = {name for node in living_nodes(database) for name in node.jobs}
+    for name in sorted(set(heirs.values()), key=[old, new].index):
+        heir = name_now(name, recorded, living)
+        if heir == name:
+            heir = max(each for each, had in heirs.items() if had == name)
+            advice = (
+                f"A program with {name!r} was started after that. If {heir!r} was withdrawn, run: fencepost jobs "
+                f"forget {heir}; and then this command again"
+            )
+        else:
+            first = f"fencepost jobs rename {known[heir][0]} {heir}"
+            advice = (
+                f"To give that job another name for good, run: {first}; and then: fencepost jobs rename {heir} {new}"
+                if name == old
+                else f"Choose a name that no job had; or take it from that job first: {first}"
+            )
+        raise LedgerRefused(
+            f"{name!r} is a former name of job {heir!r} (formerly), whose schedules, keys and checkpoints have it: "
+            f"nothing was renamed. {advice}"
         )
 
 

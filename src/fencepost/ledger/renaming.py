@@ -19,7 +19,7 @@ it had `formerly`: such a program is refused when it starts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -103,6 +103,22 @@ def present_name_within(database: Database, cursor: Cursor, job: str) -> str:
         return job
     living = [each for _, each in newer if _has_node(database, cursor, each)]
     return job if _has_node(database, cursor, job) else (living or [newer[-1][1]])[-1]
+
+
+def name_now(job: str, known: Iterable[JobRow], living: Collection[str]) -> str:
+    """Return the name that a job has now. `known` are rows of jobs, `living` the names that living nodes have.
+
+    It is `job` itself while a living node has it under that, and else the newer name that one has. Where no node lives,
+    what was declared last counts: after a roll-back the newer name is still on record, and is not used any more.
+    """
+    rows = [(row.seen_at, formers(row.policy), row.name) for row in known]
+    newer = sorted((seen, len(names), name) for seen, names, name in rows if job in names)
+    if not newer or job in living:
+        return job
+    if lives := [name for *_, name in newer if name in living]:
+        return lives[-1]
+    is_back = any(name == job and seen > newer[-1][0] for seen, _, name in rows)
+    return job if is_back else newer[-1][-1]
 
 
 def formers_on_record(
