@@ -183,6 +183,28 @@ def test_what_is_asked_for_under_the_old_name_is_a_run_of_the_new_one_at_once(ap
     assert ops.run(ops.enqueue("nightly", {}).run_id).job == "nightly"
 
 
+def test_after_a_roll_back_it_is_a_run_of_the_old_name_again(apps: list[App], url: str) -> None:
+    """The newer name stays on record, with `formerly`: what was asked for while no node lived went to that."""
+    deploys: list[tuple[str, dict[str, Any]]] = [("nightly", {}), ("settle", {"formerly": "nightly", "queue": "late"})]
+    for name, words in [*deploys, deploys[0]]:
+        publish(_program(apps, url, name, **words))
+    ops = Operations(apps[-1].ledger, Scope.direct())  # without the code of either
+    made = [ops.enqueue("nightly", {}).run_id, ops.trigger("nightly", by="ann", again=True).run_id]
+    assert [(ops.run(each).job, ops.run(each).queue) for each in made] == [("nightly", "default")] * 2
+    assert {each.name: each.renamed_to for each in ops.jobs()} == {"nightly": None, "settle": None}
+    assert ops.job("nightly").renamed_to is None
+    node = _a_node(apps[-1], "settle")  # of the deploy that was rolled back: one that lives says more
+    assert ops.run(ops.enqueue("nightly", {}).run_id).job == "settle"
+    assert (ops.job("nightly").renamed_to, ops.jobs()[0].renamed_to) == ("settle", "settle")
+    leave(apps[-1].ledger, node)
+    publish(_program(apps, url, "close", formerly=["nightly", "settle"]))
+    assert {each.name: each.renamed_to for each in ops.jobs()} == {"close": None, "nightly": "close", "settle": "close"}
+    assert ops.run(ops.enqueue("settle", {}).run_id).job == "close"
+    publish(_program(apps, url, "settle", formerly="nightly", queue="late"))
+    for name in ("nightly", "settle"):
+        assert ops.run(ops.enqueue(name, {}).run_id).job == "settle"
+
+
 class TestWhatIsRefused:
     def test_a_former_name_that_a_job_has_now(self) -> None:
         app = App("sqlite:///:memory:")

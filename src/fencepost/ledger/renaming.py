@@ -85,7 +85,7 @@ def first_name(database: Database, job: str) -> str:
 
 
 def present_name(database: Database, job: str) -> str:
-    """Return the name that a job has now, according to the ledger; its own if a living node has the job under that.
+    """Return the name that a job has now, according to the ledger: see `name_now`.
 
     What is requested under the present name is what would be moved to it, with the same keys and hashes: these use
     the first name.
@@ -96,13 +96,11 @@ def present_name(database: Database, job: str) -> str:
 def present_name_within(database: Database, cursor: Cursor, job: str) -> str:
     """Return the same within a transaction."""
     c = database.tables.job.c
-    renamed = select(c.name, c.policy).where(c.policy.contains('"formerly"', autoescape=True)).order_by(c.name)
-    found = [(name, formers(policy)) for name, policy in database.rows(cursor, renamed)]
-    newer = sorted((len(names), name) for name, names in found if job in names)
-    if not newer:
-        return job
-    living = [each for _, each in newer if _has_node(database, cursor, each)]
-    return job if _has_node(database, cursor, job) else (living or [newer[-1][1]])[-1]
+    wanted = (c.name == job) | c.policy.contains('"formerly"', autoescape=True)
+    query = select(*(c[field] for field in JobRow._fields)).where(wanted).order_by(c.name)
+    known = [JobRow(*row) for row in database.rows(cursor, query)]
+    is_renamed = any(job in formers(row.policy) for row in known)
+    return name_now(job, known, _living_names(database, cursor)) if is_renamed else job
 
 
 def name_now(job: str, known: Iterable[JobRow], living: Collection[str]) -> str:
@@ -184,9 +182,14 @@ def _carried(
 
 
 def _has_node(database: Database, cursor: Cursor, job: str) -> bool:
+    return job in _living_names(database, cursor)
+
+
+def _living_names(database: Database, cursor: Cursor) -> frozenset[str]:
+    """Return the names of jobs that living nodes have."""
     c = database.tables.node.c
     living = select(c.jobs).where(c.left_at.is_(None), c.dead_at.is_(None))
-    return any(job in json.loads(row[0]) for row in database.rows(cursor, living))
+    return frozenset(name for row in database.rows(cursor, living) for name in json.loads(row[0]))
 
 
 def _has_schedules(database: Database, cursor: Cursor, job: str) -> bool:
