@@ -10,6 +10,7 @@ import pytest
 
 from fencepost import App, every
 from fencepost.access import Authentication, HostPrincipal
+from fencepost.access.access import Access
 from fencepost.app.composing import publish
 from fencepost.app.operations import Operations
 from fencepost.core.rights import Scope
@@ -322,6 +323,52 @@ class TestForGood:
         with pytest.raises(NoSuchJob):
             renaming_of(before.ledger, "nigthly", "settle")
         assert renaming_of(before.ledger, "nightly", "settle").keys == ["job:nightly"]
+
+    def test_of_two_renames_by_formerly_the_names_in_between_go_too(
+        self, apps: list[App], url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        names, ended = ("nightly", "settle", "account"), list[int]()
+        for number, name in enumerate(names):
+            app = _program(apps, url, name, formerly=names[:number])
+            publish(app)
+            ended.append(app.enqueue(name).run_id)
+            set_run(app, ended[-1], state="succeeded", ended_at=1)
+            Access(app.ledger, Scope.direct("root")).give(f"proxy:{name}", "operator", jobs=[name])
+        app = apps[-1]
+        planned, waiting = _set_back(app, "nightly"), app.enqueue("account").run_id
+        set_run(app, waiting, schedule="nightly")
+        assert [app.operations.run(each).job for each in (*ended, waiting)] == [*names, "account"]
+        with monkeypatch.context() as patched:
+            patched.setattr("fencepost.ledger.moving._moved", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                app.operations.rename_job("nightly", "account", by="ann")
+        for old, new in (("settle", "third"), ("settle", "account")):
+            with pytest.raises(LedgerRefused, match="Complete it first: fencepost jobs rename nightly account"):
+                app.operations.rename_job(old, new, by="bob")
+        publish(_program(apps, url, "account", formerly="nightly"))  # what was begun moves all three all the same
+        app.operations.rename_job("nightly", "account", by="ann")
+        assert (_rows(app), _through(app, "account")) == ([("account", "account")], planned)
+        assert {each.job for each in app.operations.runs()} == {"account"}
+        assert app.operations.run(waiting).exclusive_key == "job:account"
+        assert [each.name for each in app.operations.jobs()] == ["account"]
+        assert {(each.principal, each.job) for each in Access(app.ledger, Scope.direct("root")).permissions()} == {
+            (f"proxy:{name}", "account") for name in names
+        }
+        assert app.operations.audit.entries()[0].detail["between"] == ["settle"]
+        publish(_program(apps, url, "account"))
+        assert _rows(app) == [("account", "account")]
+
+    @pytest.mark.parametrize("kind", ["sqlite"])
+    def test_name_in_between_that_is_a_job_of_its_own_now_is_not_taken_along(self, apps: list[App], url: str) -> None:
+        publish(_program(apps, url, "nightly"))
+        app = _program(apps, url, "account", formerly=["nightly", "settle"])
+        publish(app)
+        publish(_program(apps, url, "settle"))
+        with pytest.raises(LedgerRefused, match="has 'settle' among its former names, which is a job of its own"):
+            app.operations.rename_job("nightly", "account", by="ann")
+        publish(_program(apps, url, "close"))
+        with pytest.raises(LedgerRefused, match="remove them first: fencepost jobs rename nightly account"):
+            app.operations.rename_job("close", "account", by="ann", into_existing=True)
 
     def test_former_name_of_a_job_that_lives_takes_nothing_from_it(self, apps: list[App], url: str) -> None:
         """Taken for a misspelt name, it took the schedule, the runs and the checkpoints that `settle` goes on with."""

@@ -66,7 +66,8 @@ class Renaming(NamedTuple):
 
     `there`: which of the new names are on record already. `is_merge`: as another job, which the old one joins.
     `is_recorded`: there is a job of the old name. `begun`: what the ledger stores of it while it is under way. `heirs`:
-    other jobs whose code says that they had one of the names; they were declared since the rename was begun.
+    other jobs whose code says that they had one of the names; they were declared since the rename was begun. `between`:
+    names that the job had between the two; keys, checkpoints and schedules have the first name, runs may have any.
     """
 
     old: str
@@ -77,11 +78,17 @@ class Renaming(NamedTuple):
     is_recorded: bool = True
     begun: BegunRename | None = None
     heirs: tuple[str, ...] = ()
+    between: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The names of the job itself, the old one first and the new one last."""
+        return (self.old, *self.between, self.new)
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The names of the job, and the additional ones of a bulk job, each as (old, new)."""
-        return tuple((self.old + each, self.new + each) for each in SUFFIXES)
+        return tuple((name + each, self.new + each) for name in self.own[:-1] for each in SUFFIXES)
 
     @property
     def names(self) -> frozenset[str]:
@@ -135,11 +142,12 @@ def renaming_of(
     if job_name(old) == job_name(new):
         raise LedgerRefused(f"job {old!r} already has that name")
     there = tuple(new + each for each in SUFFIXES if new + each in known)
-    found = Renaming(old, new, _runtime_schedules(database, (old, new)), there, is_recorded=old in known)
-    found = found._replace(heirs=tuple(_heirs(known, old, new)))
     begun = begun_renames(database)
+    before = next((each for each in begun if (each.old, each.new) == (old, new)), None)
+    between = _between(known, old, new) if before is None else before.between
+    found = Renaming(old, new, (), there, is_recorded=old in known, between=between)
+    found = found._replace(runtime=_runtime_schedules(database, found.own), heirs=tuple(_heirs(known, found)))
     refuse_begun(begun, found.names, but=(old, new))
-    before = next((each for each in begun if each.old == old), None)
     if before is None:  # what was begun has to be completed, or nobody could do anything
         _refuse_heirs(database, recorded, found)
     is_rest = not found.is_recorded and new in known and (_has_more(database, found) or is_left())
@@ -148,7 +156,7 @@ def renaming_of(
     is_other = bool(there) and known.get(new, ())[:1] != (old,)
     if is_other and not into_existing and before is None and found.is_recorded:
         refuse_merge(database, old, [pair[1] for pair in found.pairs])
-    refuse_schedules_of_others(database, old, new, found.schedule)
+    refuse_schedules_of_others(database, found.own, found.schedule)
     was_said = into_existing or not found.is_recorded if before is None else before.is_merge
     return found._replace(is_merge=is_other and was_said)
 
@@ -181,7 +189,8 @@ def begin_renaming(database: Database, renaming: Renaming, about: About) -> Rena
     Whoever claims a run of the job from now on finds that it is being renamed. What was claimed just before is looked
     for once more: then it is refused, and not begun.
     """
-    begun = begin_rename(database, renaming.old, renaming.new, about, is_merge=renaming.is_merge)
+    old, new, between = renaming.old, renaming.new, renaming.between
+    begun = begin_rename(database, old, new, about, is_merge=renaming.is_merge, between=between)
     try:
         if renaming.is_recorded:
             known_job(database, renaming.old)
@@ -203,16 +212,31 @@ def _refuse_names(known: Mapping[str, tuple[str, ...]], old: str, new: str, *, i
             f"job {old!r} is stored under its first name, {known[old][0]!r}. Run: {first}; and then: fencepost jobs "
             f"rename {old} {new}"
         )
-    if known.get(new, (old,)) not in ((), (old,)):
+    if (first := known.get(new, ())[:1] or (old,)) != (old,):
         raise LedgerRefused(
-            f"job {new!r} has other former names: {', '.join(known[new])}; list all of them in its code"
+            f"job {new!r} has other former names: {', '.join(known[new])}. To rename {old!r} to it, remove them first: "
+            f"fencepost jobs rename {first[0]} {new}"
         )
 
 
-def _heirs(known: Mapping[str, tuple[str, ...]], old: str, new: str) -> dict[str, str]:
-    """Return the jobs other than these two that had one of the names, each with that name."""
-    had = {name: [each for each in (old, new) if each in names] for name, names in known.items()}
-    return {name: found[0] for name, found in had.items() if found and name not in (old, new)}
+def _between(known: Mapping[str, tuple[str, ...]], old: str, new: str) -> tuple[str, ...]:
+    """Return the names that a job had after `old` and before `new`, according to what is stored of its code."""
+    first, *between = known.get(new) or (old,)
+    if first != old:
+        return ()
+    if others := [name for name in between if name in known and known[name][:1] != (old,)]:
+        raise LedgerRefused(
+            f"job {new!r} has {others[0]!r} among its former names, which is a job of its own on record: if no program "
+            f"has that any more, run: fencepost jobs forget {others[0]}; or leave it out of formerly"
+        )
+    return tuple(between)
+
+
+def _heirs(known: Mapping[str, tuple[str, ...]], renaming: Renaming) -> dict[str, str]:
+    """Return the jobs of other names that had the old name or the new one, each with that name."""
+    pair = (renaming.old, renaming.new)
+    had = {name: [each for each in pair if each in names] for name, names in known.items()}
+    return {name: found[0] for name, found in had.items() if found and name not in renaming.own}
 
 
 def _refuse_heirs(database: Database, recorded: Sequence[JobRow], renaming: Renaming) -> None:
@@ -224,7 +248,7 @@ def _refuse_heirs(database: Database, recorded: Sequence[JobRow], renaming: Rena
             f"job {old!r} had the name {new!r} before: to go back to it, deploy the code with the name {new!r} and "
             f"without formerly. After that, {old!r} can be forgotten: fencepost jobs forget {old}"
         )
-    heirs = _heirs(known, old, new)
+    heirs = _heirs(known, renaming)
     living = {name for node in living_nodes(database) for name in node.jobs}
     for name in sorted(set(heirs.values()), key=[old, new].index):
         heir = name_now(name, recorded, living)
@@ -310,7 +334,7 @@ def _moved(database: Database, renaming: Renaming, about: About, runs: int, curs
     end(database, cursor, renaming.begun)
     _refuse_newcomer(database, cursor, renaming)
     c = database.tables.schedule.c
-    query = every_row(database).where(c.job.in_([renaming.old, renaming.new])).order_by(c.id).with_for_update()
+    query = every_row(database).where(c.job.in_(renaming.own)).order_by(c.id).with_for_update()
     rows = [StoredSchedule(*row) for row in database.rows(cursor, query)]
     deleted = tuple(row.id for row in rows if _is_deleted(database, cursor, renaming, row, about))
     moved = sum(_is_old(renaming, row) for row in rows) - len(deleted)
@@ -326,6 +350,7 @@ def _moved(database: Database, renaming: Renaming, about: About, runs: int, curs
     detail |= {} if renaming.begun is None else {"begun": renaming.begun.number}
     merged = {"into_existing": True, "schedules_deleted": [*deleted], "permissions_taken": taken}
     detail |= merged if renaming.is_merge else {}
+    detail |= {"between": [*renaming.between]} if renaming.between else {}
     formerly, present = abouts(about._replace(detail=detail), renaming.old, renaming.new)
     audit(database, cursor, Noted.JOB_RENAMED, formerly)
     note(database, cursor, Noted.JOB_RENAMED, present)
@@ -361,7 +386,7 @@ def _is_deleted(database: Database, cursor: Cursor, renaming: Renaming, row: Sto
     if there is None:
         update_row(database, cursor, row.id, values)
         return False
-    refuse_other_owner(there, renaming.old, renaming.new)
+    refuse_other_owner(there, renaming.own)
     through_us = max(there.planned_through, row.planned_through)
     stays = row if there.deleted_at is not None else there
     next_us = None if stays.next_due_at is None else DUES.next_due(stays.spec, through_us)
@@ -398,4 +423,4 @@ def _move_job(database: Database, cursor: Cursor, renaming: Renaming) -> None:
             and renaming.is_recorded
         ):
             raise NoSuchJob(old)  # somebody else has renamed or forgotten it meanwhile
-    database.change(cursor, update(table).where(table.c.parent == renaming.old).values(parent=renaming.new))
+    database.change(cursor, update(table).where(table.c.parent.in_(renaming.own[:-1])).values(parent=renaming.new))
