@@ -55,6 +55,7 @@ from fencepost.ledger.schedule_rows import CODE, DUES, ScheduleChange, StoredSch
 _BATCH = 2000  # runs per transaction: short locks
 _RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} = %s LIMIT 1"
 _ANY = "SELECT r.id FROM {run} r WHERE r.job = %s LIMIT 1"
+_OPEN = "SELECT r.id FROM {run} r WHERE r.job = %s AND {was:r.state} IN ('queued', 'waiting', 'running') LIMIT 1"
 _FIND = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.job = %s"
 _OF_SCHEDULES = "SELECT DISTINCT r.schedule FROM {run} r WHERE {texts:r.schedule}"
 _FIND_TICKS = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.schedule = %s"
@@ -152,6 +153,8 @@ def renaming_of(
         _refuse_heirs(database, recorded, found)
     is_rest = not found.is_recorded and new in known and (_has_more(database, found) or is_left())
     _refuse_names(known, old, new, is_known=before is not None or is_rest)
+    if is_rest and before is None and not into_existing and known[new][:1] != (old,):
+        _refuse_history(database, found, is_left)
     refuse_living(database, found)
     is_other = bool(there) and known.get(new, ())[:1] != (old,)
     if is_other and not into_existing and before is None and found.is_recorded:
@@ -159,6 +162,27 @@ def renaming_of(
     refuse_schedules_of_others(database, found.own, found.schedule)
     was_said = into_existing or not found.is_recorded if before is None else before.is_merge
     return found._replace(is_merge=is_other and was_said)
+
+
+def _refuse_history(database: Database, renaming: Renaming, is_left: Callable[[], bool]) -> None:
+    """Refuse to add to a job what is left of a name that no job has, if nothing of it goes on.
+
+    Then that job was forgotten rather than renamed: as runs of another job they would be counted, and repeated.
+    """
+    statements, old, new = statements_for(database), renaming.old, renaming.new
+    c = database.tables.schedule.c
+    owned = select(c.id).where(c.job == old, c.deleted_at.is_(None)).limit(1)
+
+    def goes_on(cursor: Cursor) -> bool:
+        found = any(statements.rows(cursor, _OPEN, name) for name, _ in renaming.pairs)
+        return found or bool(database.rows(cursor, owned))
+
+    if not database.read(goes_on) and not is_left():
+        raise LedgerRefused(
+            f"no job has the name {old!r} any more: it was forgotten, or renamed before. All of its runs that are left "
+            f"have ended; as runs of {new!r} they would be repeated and counted as its own, and nothing was renamed. "
+            "Only if both are the same work, say so with --into-existing (into_existing=True)"
+        )
 
 
 def _has_more(database: Database, renaming: Renaming) -> bool:
