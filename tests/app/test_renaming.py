@@ -291,6 +291,27 @@ class TestForGood:
         moved = [after.operations.run(run_id).schedule for run_id in ran.values()]
         assert moved == ["settle", "settle:2", "nightly:eu"]
 
+    def test_so_do_keys_of_what_was_requested_under_the_new_name(
+        self, apps: list[App], url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Only runs of the old name and of a schedule were looked for: others ran beside those that came after."""
+        monkeypatch.setattr("fencepost.ledger.moving._BATCH", 2)
+        publish(_program(apps, url, "nightly"))
+        after = _program(apps, url, "settle", formerly="nightly")
+        publish(after)
+        asked = [after.enqueue("settle").run_id for _ in range(5)]
+        for run_id, words in zip(asked, ({"state": "dead", "ended_at": 1}, {"exclusive_key": "own"}), strict=False):
+            set_run(after, run_id, **words)
+        assert {after.operations.run(each).exclusive_key for each in asked} == {"job:nightly", "own"}
+        assert after.operations.rename_job("nightly", "settle", by="ann").runs == 4
+        assert [after.operations.run(each).exclusive_key for each in asked] == [
+            "job:settle",
+            "own",
+            *["job:settle"] * 3,
+        ]
+        repeated = after.operations.retry(asked[0], by="ann")
+        assert after.operations.run(repeated).exclusive_key == "job:settle"
+
     def test_where_the_new_name_has_begun_already_it_is_planned_from_where_both_were(
         self, apps: list[App], url: str
     ) -> None:

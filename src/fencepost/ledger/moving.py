@@ -59,6 +59,7 @@ _OPEN = "SELECT r.id FROM {run} r WHERE r.job = %s AND {was:r.state} IN ('queued
 _FIND = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.job = %s"
 _OF_SCHEDULES = "SELECT DISTINCT r.schedule FROM {run} r WHERE {texts:r.schedule}"
 _FIND_TICKS = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.schedule = %s"
+_FIND_KEYS = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.job = %s AND {texts:r.exclusive_key}"
 _MOVE = "UPDATE {run} SET job = %s, schedule = %s, exclusive_key = %s WHERE id = %s"
 
 
@@ -326,8 +327,15 @@ def refuse_running(database: Database, renaming: Renaming) -> None:
 def _move_runs(
     connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming, old: str, new: str
 ) -> int:
-    """Move runs until none is left; return their number. Runs of a schedule may have yet another job."""
+    """Move runs until none is left; return their number.
+
+    Runs of a schedule may have yet another job, and those that have the new name already, as code with `formerly` gave
+    it to them, have keys with the first name.
+    """
     count = _move_found(connection, statements, renaming, new, (_FIND, old))
+    if new in renaming.there and not renaming.is_merge:
+        keys = statements.texts([fitted(each) for each in renaming.keys])
+        count += _move_found(connection, statements, renaming, new, (_FIND_KEYS, new, keys))
     if new == renaming.new:
         ids = [renaming.old, *(f"{renaming.old}:{number}" for number in range(2, 100))]
         ours = statements.texts([each for each in ids if renaming.schedule(each) != each])
@@ -337,20 +345,21 @@ def _move_runs(
 
 
 def _move_found(
-    connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming, new: str, found: tuple[str, str]
+    connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming, new: str, found: tuple[Any, ...]
 ) -> int:
-    """Move what a query finds for a name, until it finds nothing."""
-    (find, name), count = found, 0
+    """Move what a query finds with its parameters, until it finds nothing."""
+    (find, *given), count, after = found, 0, 0
 
-    def work(cursor: Cursor) -> int:
+    def work(cursor: Cursor) -> list[int]:
         compare(statements.dialect, cursor, renaming.begun)
-        rows = statements.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}", name)
+        rows = statements.rows(cursor, f"{find} AND r.id > %s ORDER BY r.id LIMIT {_BATCH}", *given, after)
         for run_id, schedule, key in rows:
             statements.change(cursor, _MOVE, new, renaming.schedule(schedule), renaming.key(key), run_id)
-        return len(rows)
+        return [row[0] for row in rows]
 
-    while moved := connection.write(work):
-        count += moved
+    while (moved := connection.write(work)) or after:
+        count += len(moved)
+        after = max(moved, default=0)  # and once more from the beginning: others may have committed meanwhile
     return count
 
 
