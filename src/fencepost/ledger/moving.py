@@ -237,10 +237,10 @@ def _refuse_names(known: Mapping[str, tuple[str, ...]], old: str, new: str, *, i
             f"job {old!r} is stored under its first name, {known[old][0]!r}. Run: {first}; and then: fencepost jobs "
             f"rename {old} {new}"
         )
-    if (first := known.get(new, ())[:1] or (old,)) != (old,):
+    if known.get(new, ())[:1] not in ((), (old,)):
         raise LedgerRefused(
             f"job {new!r} has other former names: {', '.join(known[new])}. To rename {old!r} to it, remove them first: "
-            f"fencepost jobs rename {first[0]} {new}"
+            f"fencepost jobs rename {known[new][0]} {new}"
         )
 
 
