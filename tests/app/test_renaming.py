@@ -430,6 +430,23 @@ class TestForGood:
         assert _rows(apps[-1]) == [("account", "account")]
 
     @pytest.mark.parametrize("kind", ["sqlite"])
+    def test_no_refusal_leads_back_to_another(self, apps: list[App], url: str) -> None:
+        """After a roll-back to the second of three names, the first would have been renamed by what was refused."""
+        names = ("nightly", "settle", "account")
+        for number in (0, 1, 2, 1):
+            publish(_program(apps, url, names[number], formerly=names[:number]))
+        ops = apps[-1].operations
+        said = "A program with 'settle' was started after that. If 'account' was withdrawn, run: fencepost jobs forget"
+        with pytest.raises(LedgerRefused, match="run: fencepost jobs rename nightly settle"):
+            ops.rename_job("nightly", "close", by="ann")
+        with pytest.raises(LedgerRefused, match=said):
+            ops.rename_job("nightly", "settle", by="ann")
+        ops.forget_job("account", by="ann")
+        for old, new in (("nightly", "settle"), ("settle", "close")):
+            ops.rename_job(old, new, by="ann")
+        assert (_rows(apps[-1]), [each.name for each in ops.jobs()]) == ([("close", "close")], ["close"])
+
+    @pytest.mark.parametrize("kind", ["sqlite"])
     def test_what_was_begun_is_completed_once_no_node_has_a_name_that_came_since(
         self, apps: list[App], url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

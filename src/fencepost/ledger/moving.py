@@ -17,14 +17,13 @@ another request under that key. Anything, if a node that has either name starts 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import delete, select, update
 
 from fencepost.core.identity import fitted, job_name
-from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
 from fencepost.errors import LedgerRefused, NoSuchJob
 from fencepost.ledger.accounts import forget_permissions, move_permissions
@@ -44,12 +43,13 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 from fencepost.ledger.figures import move_figures
-from fencepost.ledger.jobs import JobRow, jobs
+from fencepost.ledger.former_names import heirs_of, names_between, refuse_heirs, refuse_names
 from fencepost.ledger.jobs import job as known_job
+from fencepost.ledger.jobs import jobs
 from fencepost.ledger.journal import About, audit, note
 from fencepost.ledger.merging import refuse_merge, refuse_other_owner, refuse_schedules_of_others
 from fencepost.ledger.nodes import living_nodes
-from fencepost.ledger.renaming import formers, name_now
+from fencepost.ledger.renaming import formers
 from fencepost.ledger.schedule_rows import CODE, DUES, ScheduleChange, StoredSchedule, every_row, locked_row, update_row
 
 _BATCH = 2000  # runs per transaction: short locks
@@ -146,14 +146,14 @@ def renaming_of(
     there = tuple(new + each for each in SUFFIXES if new + each in known)
     begun = begun_renames(database)
     before = next((each for each in begun if (each.old, each.new) == (old, new)), None)
-    between = _between(known, old, new) if before is None else before.between
+    between = names_between(known, old, new) if before is None else before.between
     found = Renaming(old, new, (), there, is_recorded=old in known, between=between)
-    found = found._replace(runtime=_runtime_schedules(database, found.own), heirs=tuple(_heirs(known, found)))
+    found = found._replace(runtime=_runtime_schedules(database, found.own), heirs=tuple(heirs_of(known, found)))
     refuse_begun(begun, found.names, but=(old, new))
     if before is None:  # what was begun has to be completed, or nobody could do anything
-        _refuse_heirs(database, recorded, found)
+        refuse_heirs(database, recorded, found)
     is_rest = not found.is_recorded and new in known and (_has_more(database, found) or is_left())
-    _refuse_names(known, old, new, is_known=before is not None or is_rest)
+    refuse_names(known, old, new, is_known=before is not None or is_rest)
     if is_rest and before is None and not into_existing and known[new][:1] != (old,):
         _refuse_history(database, found, is_left)
     refuse_living(database, found)
@@ -225,75 +225,6 @@ def begin_renaming(database: Database, renaming: Renaming, about: About) -> Rena
         take_back(database, begun, about)
         raise
     return renaming._replace(begun=begun)
-
-
-def _refuse_names(known: Mapping[str, tuple[str, ...]], old: str, new: str, *, is_known: bool) -> None:
-    """Raise if the names do not fit what is stored: the jobs on record, with their former names."""
-    if old not in known and known.get(new, ())[:1] != (old,) and not is_known:
-        raise NoSuchJob(old, suggestion(old, known)) if known else NoSuchJob(old)
-    if known.get(old):
-        first = f"fencepost jobs rename {known[old][0]} {old}"
-        raise LedgerRefused(
-            f"job {old!r} is stored under its first name, {known[old][0]!r}. Run: {first}; and then: fencepost jobs "
-            f"rename {old} {new}"
-        )
-    if known.get(new, ())[:1] not in ((), (old,)):
-        raise LedgerRefused(
-            f"job {new!r} has other former names: {', '.join(known[new])}. To rename {old!r} to it, remove them first: "
-            f"fencepost jobs rename {known[new][0]} {new}"
-        )
-
-
-def _between(known: Mapping[str, tuple[str, ...]], old: str, new: str) -> tuple[str, ...]:
-    """Return the names that a job had after `old` and before `new`, according to what is stored of its code."""
-    first, *between = known.get(new) or (old,)
-    if first != old:
-        return ()
-    if others := [name for name in between if name in known and known[name][:1] != (old,)]:
-        raise LedgerRefused(
-            f"job {new!r} has {others[0]!r} among its former names, which is a job of its own on record: if no program "
-            f"has that any more, run: fencepost jobs forget {others[0]}; or leave it out of formerly"
-        )
-    return tuple(between)
-
-
-def _heirs(known: Mapping[str, tuple[str, ...]], renaming: Renaming) -> dict[str, str]:
-    """Return the jobs of other names that had the old name or the new one, each with that name."""
-    pair = (renaming.old, renaming.new)
-    had = {name: [each for each in pair if each in names] for name, names in known.items()}
-    return {name: found[0] for name, found in had.items() if found and name not in renaming.own}
-
-
-def _refuse_heirs(database: Database, recorded: Sequence[JobRow], renaming: Renaming) -> None:
-    """Raise if one of the names is the former name of a third job, which has its schedules, keys and checkpoints."""
-    old, new, *_ = renaming
-    known = {row.name: formers(row.policy) for row in recorded}
-    if new in known.get(old, ()):
-        raise LedgerRefused(
-            f"job {old!r} had the name {new!r} before: to go back to it, deploy the code with the name {new!r} and "
-            f"without formerly. After that, {old!r} can be forgotten: fencepost jobs forget {old}"
-        )
-    heirs = _heirs(known, renaming)
-    living = {name for node in living_nodes(database) for name in node.jobs}
-    for name in sorted(set(heirs.values()), key=[old, new].index):
-        heir = name_now(name, recorded, living)
-        if heir == name:
-            heir = max(each for each, had in heirs.items() if had == name)
-            advice = (
-                f"A program with {name!r} was started after that. If {heir!r} was withdrawn, run: fencepost jobs "
-                f"forget {heir}; and then this command again"
-            )
-        else:
-            first = f"fencepost jobs rename {known[heir][0]} {heir}"
-            advice = (
-                f"To give that job another name for good, run: {first}; and then: fencepost jobs rename {heir} {new}"
-                if name == old
-                else f"Choose a name that no job had; or take it from that job first: {first}"
-            )
-        raise LedgerRefused(
-            f"{name!r} is a former name of job {heir!r} (formerly), whose schedules, keys and checkpoints have it: "
-            f"nothing was renamed. {advice}"
-        )
 
 
 def _runtime_schedules(database: Database, names: tuple[str, ...]) -> tuple[str, ...]:
