@@ -15,7 +15,7 @@ from fencepost import App, every
 from fencepost.app.composing import publish
 from fencepost.errors import FencepostError, LedgerRefused, NoSuchJob
 from fencepost.ledger import begun_renames as begun
-from fencepost.ledger import moving, removing, schedules
+from fencepost.ledger import moving, removing, requests, schedules
 from fencepost.ledger.acknowledging import prune_acknowledged
 from fencepost.ledger.journal import About
 from tests.access.scene import set_run
@@ -317,3 +317,38 @@ def test_a_row_that_says_so_is_no_acknowledgement_that_people_see(cut_off: App) 
     rows = cut_off.ledger.read(lambda cursor: cut_off.ledger.rows(cursor, select(table.c.what, table.c.id)))
     assert [tuple(row) for row in rows] == [("rename begun", "nightly")]
     assert not [each for each in cut_off.operations.concerns.list() if each.acknowledged]
+
+
+def test_runs_of_a_job_that_is_being_renamed_are_not_repeated_by_retry_or_reprocess(app: App) -> None:
+    dead, waiting, _ = (each.id for each in app.operations.runs())
+    set_run(app, dead, state="dead", ended_at=1)
+    begun.begin_rename(app.ledger, "nightly", "settle", _ANN)
+    for repeat in (partial(app.operations.retry, dead, by="bob"), partial(app.operations.reprocess, by="bob")):
+        with pytest.raises(LedgerRefused, match="fencepost jobs rename nightly settle"):
+            repeat()
+    assert len(app.operations.runs()) == 3
+    app.operations.rename_job("nightly", "settle", by="ann")
+    [made] = app.operations.reprocess(by="bob")
+    assert (app.operations.run(made.run_id).job, app.operations.run(waiting).job) == ("settle", "settle")
+
+
+@pytest.mark.parametrize("job", [None, "nightly"])
+def test_runs_whose_job_is_renamed_after_they_were_found_are_repeated_under_its_new_name_or_not_at_all(
+    app: App, job: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`job` is what was asked for: a job that got another name is not that any more."""
+    dead = app.operations.runs()[0].id
+    set_run(app, dead, state="dead", ended_at=1)
+    found = requests.runs
+
+    def then_renamed(*given: Any, **words: Any) -> Any:
+        monkeypatch.setattr(requests, "runs", found)
+        rows = found(*given, **words)
+        app.operations.rename_job("nightly", "settle", by="ann")
+        return rows
+
+    monkeypatch.setattr(requests, "runs", then_renamed)
+    made = app.operations.reprocess(job=job, by="bob")
+    assert [each.old_id for each in made] == ([dead] if job is None else [])
+    assert _names(app) == _all("settle")
+    assert {each.exclusive_key for each in app.operations.runs()} == {"job:settle"}

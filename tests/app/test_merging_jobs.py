@@ -14,6 +14,7 @@ from fencepost.app.composing import publish
 from fencepost.core.rights import ALL_JOBS, Scope
 from fencepost.errors import LedgerRefused, NoSuchJob
 from fencepost.ledger import history, moving, schedules
+from tests.access.scene import set_run
 
 
 @pytest.fixture
@@ -151,6 +152,36 @@ def test_a_job_that_gets_the_name_meanwhile_is_not_joined(app: App) -> None:
         moving.rename(app.ledger, found, by="ann")
     assert _jobs_of(app)["jobs"] == ["account", "settle"]
     assert _jobs_of(app)["permissions"] == ["proxy:bob on settle"]
+
+
+@pytest.mark.parametrize("state", ["dead", "succeeded"])
+def test_history_of_a_forgotten_job_joins_another_only_if_that_is_said(app: App, state: str) -> None:
+    """It was merged without a question, and its runs that were given up were repeated as runs of the other job."""
+    set_run(app, 1, state=state)
+    app.operations.forget_job("settle", by="ann")
+    before = _jobs_of(app)
+    with pytest.raises(LedgerRefused, match="no job has the name 'settle' any more") as refused:
+        app.operations.rename_job("settle", "greet", by="bob")
+    assert "--into-existing" in str(refused.value)
+    assert _jobs_of(app) == before
+    assert app.operations.reprocess(job="greet", by="bob") == []
+    assert not [each for each in app.operations.audit.entries() if "rename" in each.act]
+    with pytest.raises(NoSuchJob):
+        app.operations.rename_job("settle", "account", by="bob")
+    assert app.operations.rename_job("settle", "greet", by="bob", into_existing=True).runs == 1
+    assert [each.job for each in app.operations.runs()] == ["greet"]
+
+
+@pytest.mark.parametrize("state", ["queued", "waiting", "running"])
+def test_what_goes_on_under_a_name_that_no_job_has_joins_one_without_a_question(app: App, state: str) -> None:
+    left = app.operations.trigger("settle", by="ann", again=True).run_id
+    app.operations.forget_job("settle", by="ann")
+    set_run(app, left, state=state, ended_at=None)
+    if state == "running":
+        with pytest.raises(LedgerRefused, match="has not ended"):
+            app.operations.rename_job("settle", "greet", by="bob")
+        set_run(app, left, state="queued")
+    assert app.operations.rename_job("settle", "greet", by="bob").runs == 2
 
 
 def test_a_schedule_is_kept_where_the_new_name_had_one_that_was_deleted(app: App) -> None:

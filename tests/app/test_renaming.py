@@ -10,6 +10,7 @@ import pytest
 
 from fencepost import App, every
 from fencepost.access import Authentication, HostPrincipal
+from fencepost.access.access import Access
 from fencepost.app.composing import publish
 from fencepost.app.operations import Operations
 from fencepost.core.rights import Scope
@@ -183,6 +184,28 @@ def test_what_is_asked_for_under_the_old_name_is_a_run_of_the_new_one_at_once(ap
     assert ops.run(ops.enqueue("nightly", {}).run_id).job == "nightly"
 
 
+def test_after_a_roll_back_it_is_a_run_of_the_old_name_again(apps: list[App], url: str) -> None:
+    """The newer name stays on record, with `formerly`: what was asked for while no node lived went to that."""
+    deploys: list[tuple[str, dict[str, Any]]] = [("nightly", {}), ("settle", {"formerly": "nightly", "queue": "late"})]
+    for name, words in [*deploys, deploys[0]]:
+        publish(_program(apps, url, name, **words))
+    ops = Operations(apps[-1].ledger, Scope.direct())  # without the code of either
+    made = [ops.enqueue("nightly", {}).run_id, ops.trigger("nightly", by="ann", again=True).run_id]
+    assert [(ops.run(each).job, ops.run(each).queue) for each in made] == [("nightly", "default")] * 2
+    assert {each.name: each.renamed_to for each in ops.jobs()} == {"nightly": None, "settle": None}
+    assert ops.job("nightly").renamed_to is None
+    node = _a_node(apps[-1], "settle")  # of the deploy that was rolled back: one that lives says more
+    assert ops.run(ops.enqueue("nightly", {}).run_id).job == "settle"
+    assert (ops.job("nightly").renamed_to, ops.jobs()[0].renamed_to) == ("settle", "settle")
+    leave(apps[-1].ledger, node)
+    publish(_program(apps, url, "close", formerly=["nightly", "settle"]))
+    assert {each.name: each.renamed_to for each in ops.jobs()} == {"close": None, "nightly": "close", "settle": "close"}
+    assert ops.run(ops.enqueue("settle", {}).run_id).job == "close"
+    publish(_program(apps, url, "settle", formerly="nightly", queue="late"))
+    for name in ("nightly", "settle"):
+        assert ops.run(ops.enqueue(name, {}).run_id).job == "settle"
+
+
 class TestWhatIsRefused:
     def test_a_former_name_that_a_job_has_now(self) -> None:
         app = App("sqlite:///:memory:")
@@ -268,6 +291,27 @@ class TestForGood:
         moved = [after.operations.run(run_id).schedule for run_id in ran.values()]
         assert moved == ["settle", "settle:2", "nightly:eu"]
 
+    def test_so_do_keys_of_what_was_requested_under_the_new_name(
+        self, apps: list[App], url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Only runs of the old name and of a schedule were looked for: others ran beside those that came after."""
+        monkeypatch.setattr("fencepost.ledger.moving._BATCH", 2)
+        publish(_program(apps, url, "nightly"))
+        after = _program(apps, url, "settle", formerly="nightly")
+        publish(after)
+        asked = [after.enqueue("settle").run_id for _ in range(5)]
+        for run_id, words in zip(asked, ({"state": "dead", "ended_at": 1}, {"exclusive_key": "own"}), strict=False):
+            set_run(after, run_id, **words)
+        assert {after.operations.run(each).exclusive_key for each in asked} == {"job:nightly", "own"}
+        assert after.operations.rename_job("nightly", "settle", by="ann").runs == 4
+        assert [after.operations.run(each).exclusive_key for each in asked] == [
+            "job:settle",
+            "own",
+            *["job:settle"] * 3,
+        ]
+        repeated = after.operations.retry(asked[0], by="ann")
+        assert after.operations.run(repeated).exclusive_key == "job:settle"
+
     def test_where_the_new_name_has_begun_already_it_is_planned_from_where_both_were(
         self, apps: list[App], url: str
     ) -> None:
@@ -300,3 +344,122 @@ class TestForGood:
         with pytest.raises(NoSuchJob):
             renaming_of(before.ledger, "nigthly", "settle")
         assert renaming_of(before.ledger, "nightly", "settle").keys == ["job:nightly"]
+
+    def test_of_two_renames_by_formerly_the_names_in_between_go_too(
+        self, apps: list[App], url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        names, ended = ("nightly", "settle", "account"), list[int]()
+        for number, name in enumerate(names):
+            app = _program(apps, url, name, formerly=names[:number])
+            publish(app)
+            ended.append(app.enqueue(name).run_id)
+            set_run(app, ended[-1], state="succeeded", ended_at=1)
+            Access(app.ledger, Scope.direct("root")).give(f"proxy:{name}", "operator", jobs=[name])
+        app = apps[-1]
+        planned, waiting = _set_back(app, "nightly"), app.enqueue("account").run_id
+        set_run(app, waiting, schedule="nightly")
+        assert [app.operations.run(each).job for each in (*ended, waiting)] == [*names, "account"]
+        with monkeypatch.context() as patched:
+            patched.setattr("fencepost.ledger.moving._moved", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                app.operations.rename_job("nightly", "account", by="ann")
+        for old, new in (("settle", "third"), ("settle", "account")):
+            with pytest.raises(LedgerRefused, match="Complete it first: fencepost jobs rename nightly account"):
+                app.operations.rename_job(old, new, by="bob")
+        publish(_program(apps, url, "account", formerly="nightly"))  # what was begun moves all three all the same
+        app.operations.rename_job("nightly", "account", by="ann")
+        assert (_rows(app), _through(app, "account")) == ([("account", "account")], planned)
+        assert {each.job for each in app.operations.runs()} == {"account"}
+        assert app.operations.run(waiting).exclusive_key == "job:account"
+        assert [each.name for each in app.operations.jobs()] == ["account"]
+        assert {(each.principal, each.job) for each in Access(app.ledger, Scope.direct("root")).permissions()} == {
+            (f"proxy:{name}", "account") for name in names
+        }
+        assert app.operations.audit.entries()[0].detail["between"] == ["settle"]
+        publish(_program(apps, url, "account"))
+        assert _rows(app) == [("account", "account")]
+
+    @pytest.mark.parametrize("kind", ["sqlite"])
+    def test_name_in_between_that_is_a_job_of_its_own_now_is_not_taken_along(self, apps: list[App], url: str) -> None:
+        publish(_program(apps, url, "nightly"))
+        app = _program(apps, url, "account", formerly=["nightly", "settle"])
+        publish(app)
+        publish(_program(apps, url, "settle"))
+        with pytest.raises(LedgerRefused, match="has 'settle' among its former names, which is a job of its own"):
+            app.operations.rename_job("nightly", "account", by="ann")
+        publish(_program(apps, url, "close"))
+        with pytest.raises(LedgerRefused, match="remove them first: fencepost jobs rename nightly account"):
+            app.operations.rename_job("close", "account", by="ann", into_existing=True)
+
+    def test_former_name_of_a_job_that_lives_takes_nothing_from_it(self, apps: list[App], url: str) -> None:
+        """Taken for a misspelt name, it took the schedule, the runs and the checkpoints that `settle` goes on with."""
+        publish(_program(apps, url, "nightly"))
+        after = _program(apps, url, "settle", formerly="nightly")
+        publish(after)
+        running = after.enqueue("settle").run_id
+        set_run(after, running, schedule="nightly", state="running", node="1" * 32)
+        before = (_rows(after), after.operations.run(running))
+        with pytest.raises(LedgerRefused, match="'nightly' is a former name of job 'settle'") as refused:
+            after.operations.rename_job("nightly", "setle", by="ann")
+        assert "run: fencepost jobs rename nightly settle; and then: fencepost jobs rename settle setle" in str(
+            refused.value
+        )
+        _program(apps, url, "close")
+        publish(apps[-1])
+        with pytest.raises(LedgerRefused, match="take it from that job first: fencepost jobs rename nightly settle"):
+            after.operations.rename_job("close", "nightly", by="ann", into_existing=True)
+        assert ([each for each in _rows(after) if each[1] != "close"], after.operations.run(running)) == before
+        set_run(after, running, state="succeeded", ended_at=1)
+        for old, new in (("nightly", "settle"), ("settle", "setle")):  # as it was said
+            after.operations.rename_job(old, new, by="ann")
+        assert _rows(after) == [("close", "close"), ("setle", "setle")]
+
+    @pytest.mark.parametrize("kind", ["sqlite"])
+    def test_after_a_roll_back_the_withdrawn_name_is_forgotten_first(self, apps: list[App], url: str) -> None:
+        for name, words in (("nightly", {}), ("settle", {"formerly": "nightly"}), ("nightly", {})):
+            publish(_program(apps, url, name, **words))
+        ops = apps[-1].operations
+        with pytest.raises(LedgerRefused, match="If 'settle' was withdrawn, run: fencepost jobs forget settle"):
+            ops.rename_job("nightly", "account", by="ann")
+        with pytest.raises(LedgerRefused, match="deploy the code with the name 'nightly' and without formerly"):
+            ops.rename_job("settle", "nightly", by="ann")
+        with pytest.raises(LedgerRefused, match="Run: fencepost jobs rename nightly settle; and then: fencepost jobs"):
+            ops.rename_job("settle", "account", by="ann")
+        ops.forget_job("settle", by="ann")
+        ops.rename_job("nightly", "account", by="ann")
+        assert _rows(apps[-1]) == [("account", "account")]
+
+    @pytest.mark.parametrize("kind", ["sqlite"])
+    def test_no_refusal_leads_back_to_another(self, apps: list[App], url: str) -> None:
+        """After a roll-back to the second of three names, the first would have been renamed by what was refused."""
+        names = ("nightly", "settle", "account")
+        for number in (0, 1, 2, 1):
+            publish(_program(apps, url, names[number], formerly=names[:number]))
+        ops = apps[-1].operations
+        said = "A program with 'settle' was started after that. If 'account' was withdrawn, run: fencepost jobs forget"
+        with pytest.raises(LedgerRefused, match="run: fencepost jobs rename nightly settle"):
+            ops.rename_job("nightly", "close", by="ann")
+        with pytest.raises(LedgerRefused, match=said):
+            ops.rename_job("nightly", "settle", by="ann")
+        ops.forget_job("account", by="ann")
+        for old, new in (("nightly", "settle"), ("settle", "close")):
+            ops.rename_job(old, new, by="ann")
+        assert (_rows(apps[-1]), [each.name for each in ops.jobs()]) == ([("close", "close")], ["close"])
+
+    @pytest.mark.parametrize("kind", ["sqlite"])
+    def test_what_was_begun_is_completed_once_no_node_has_a_name_that_came_since(
+        self, apps: list[App], url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        app = _program(apps, url, "nightly")
+        publish(app)
+        with monkeypatch.context() as patched:
+            patched.setattr("fencepost.ledger.moving._moved", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                app.operations.rename_job("nightly", "account", by="ann")
+        publish(_program(apps, url, "settle", formerly="nightly"))
+        node = _a_node(app, "settle")
+        with pytest.raises(LedgerRefused, match="living node older has job 'settle'"):
+            app.operations.rename_job("nightly", "account", by="ann")
+        leave(app.ledger, node)
+        app.operations.rename_job("nightly", "account", by="ann")
+        assert _rows(app) == [("account", "account")]

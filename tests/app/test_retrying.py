@@ -162,6 +162,22 @@ def test_of_a_renamed_job_it_is_repeated_as_the_job_is_now(app: App, url: str, i
     after.close()
 
 
+def test_after_a_roll_back_it_is_repeated_by_the_policy_of_the_old_name(app: App, url: str) -> None:
+    recorded = app.operations.trigger("report", by="ann").run_id
+    unknown = {"params_hash": "", "exclusive_key": None, "queue": "default", "priority": 0, "origin_key": None}
+    set_run(app, recorded, state="skipped", why="paused", schedule="report", ended_at=app.ledger.now_us(), **unknown)
+    after = App(url)
+
+    @after.job(every("1h"), name="summary", formerly="report", queue="late", priority=3)
+    def summary(day: str = "today") -> None: ...
+
+    publish(after)
+    publish(app)
+    made = app.operations.run(app.operations.retry(recorded, by="ann"))
+    assert (made.job, made.exclusive_key, made.queue, made.priority) == ("report", "job:report", "reports", 7)
+    after.close()
+
+
 def test_it_needs_no_parameter_of_a_key_that_others_have_stored(app: App, url: str) -> None:
     """During a deploy, the stored policy can be that of another version."""
     recorded = app.operations.trigger("settle", {"account": 4}, by="ann").run_id

@@ -280,6 +280,18 @@ def test_a_renamed_job_is_asked_for_under_its_present_name(act, ledger: str) -> 
     assert act("show", "1", "--json").json["job"] == "close"
 
 
+def test_after_a_roll_back_it_is_asked_for_under_its_old_name(act, ledger: str) -> None:
+    for name, words in (("nightly", {}), ("close", {"formerly": "nightly"}), ("nightly", {})):
+        app = App(ledger)
+        app.command(name, ["true"], **words)
+        publish(app)
+        app.close()
+    done = act("trigger", "nightly")
+    assert (done.returncode, done.stdout) == (0, "run 1 of nightly\n")
+    assert "is called" not in done.stderr
+    assert act("jobs", "nightly", "--json").json["renamed_to"] is None
+
+
 def test_backfill_asks_for_each_due_time_with_its_window(act) -> None:
     span = ("--from", "2026-03-28", "--to", "2026-03-30T12:00", "--tz", "Europe/Berlin")
     planned = act("backfill", "settle", *span, "--dry-run", "--json").json

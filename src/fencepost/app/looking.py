@@ -58,6 +58,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.log_chunks import chunks_of
 from fencepost.ledger.nodes import NodeRow
 from fencepost.ledger.parts import parts_of
+from fencepost.ledger.renaming import formers, name_now
 from fencepost.ledger.search_keys import declared_names, ids_with
 
 _USUAL_QUEUE = "default"  # of a policy that names none
@@ -293,7 +294,7 @@ class Looking:
         """Return the jobs that any deploy has recorded, by name."""
         found = job_rows.jobs(self._ledger, names=self._scope.visible)
         on_nodes = Counter(name for node in nodes.living_nodes(self._ledger) for name in node.jobs)
-        newer = _newer_names(found)
+        newer = _newer_names(found, on_nodes)
         return [JobRecord.of(row, nodes=on_nodes[row.name], renamed_to=newer.get(row.name)) for row in found]
 
     def job(self, name: str) -> JobRecord:
@@ -301,8 +302,9 @@ class Looking:
         known = job_rows.jobs(self._ledger, names=self._scope.visible)
         for row in known:
             if row.name == name:
-                on_nodes = sum(name in node.jobs for node in nodes.living_nodes(self._ledger))
-                return JobRecord.of(row, nodes=on_nodes, renamed_to=_newer_names(known).get(name))
+                on_nodes = Counter(each for node in nodes.living_nodes(self._ledger) for each in node.jobs)
+                newer = _newer_names(known, on_nodes).get(name)
+                return JobRecord.of(row, nodes=on_nodes[name], renamed_to=newer)
         raise NoSuchJob(name, suggestion(name, [row.name for row in known])) if known else NoSuchJob(name)
 
     def figures(
@@ -406,10 +408,11 @@ def optional_us(at: datetime | str | None, what: str) -> int | None:
     return None if at is None else instant_us(at, what=what)
 
 
-def _newer_names(rows: Sequence[JobRow]) -> Mapping[str, str]:
-    """Return the present names of jobs that were renamed. Few were: the policies of the others are not read."""
-    renamed = (row for row in rows if '"formerly"' in row.policy)
-    return {former: row.name for row in renamed for former in _policy(row.policy).get("formerly") or ()}
+def _newer_names(rows: Sequence[JobRow], living: Mapping[str, int]) -> Mapping[str, str]:
+    """Return the present names of jobs that have another one now. `living`: the names that living nodes have."""
+    renamed = {former for row in rows for former in formers(row.policy)}
+    present = {row.name: name_now(row.name, rows, living) for row in rows if row.name in renamed}
+    return {name: newer for name, newer in present.items() if newer != name}
 
 
 def _policy(stored: str) -> Mapping[str, Any]:

@@ -272,7 +272,7 @@ def backfill(
 
 def _present_name(known: JobRecord) -> str:
     """Return the name under which runs of a job are requested now, and say so if it is another one."""
-    if known.renamed_to is None or known.nodes:  # a living node still has it under that name
+    if known.renamed_to is None:
         return known.name
     messages.complain(f"job {known.name} is called {known.renamed_to} now: this is requested under that name")
     return known.renamed_to

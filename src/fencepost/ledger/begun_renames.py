@@ -36,7 +36,10 @@ _KIND = "rename begun"  # no kind of what needs a person: see `core.concerns`
 
 
 class BegunRename(NamedTuple):
-    """A rename that was begun. `number` is that of its first entry in the audit; `at` is when it was last begun."""
+    """A rename that was begun. `number` is that of its first entry in the audit; `at` is when it was last begun.
+
+    `between`: names that the job had between the two.
+    """
 
     old: str
     new: str
@@ -45,17 +48,19 @@ class BegunRename(NamedTuple):
     at: int
     is_merge: bool = False  # with another job, of the new name
     is_repeated: bool = False  # it was begun before
+    between: tuple[str, ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
-        """Both names, and the additional ones of a bulk job."""
-        return frozenset(name + each for name in (self.old, self.new) for each in SUFFIXES)
+        """All of its names, and the additional ones of a bulk job."""
+        return frozenset(name + each for name in (self.old, *self.between, self.new) for each in SUFFIXES)
 
     @property
     def note(self) -> str:
         """What is compared: the same until the rename is done."""
         merge = {"into_existing": True} if self.is_merge else {}
-        return json.dumps({"new": self.new, "begun": self.number, **merge}, sort_keys=True)
+        between = {"between": self.between} if self.between else {}
+        return json.dumps({"new": self.new, "begun": self.number, **merge, **between}, sort_keys=True)
 
     def __str__(self) -> str:
         """Return a sentence that says what to do."""
@@ -80,7 +85,8 @@ def begun_within(database: Database, cursor: Cursor) -> list[BegunRename]:
 
 def _read(old: str, note: str, by: str, at: int) -> BegunRename:
     content = json.loads(note)
-    return BegunRename(old, content["new"], content["begun"], by, at, content.get("into_existing", False))
+    begun = BegunRename(old, content["new"], content["begun"], by, at, content.get("into_existing", False))
+    return begun._replace(between=tuple(content.get("between", ())))
 
 
 def refuse_begun(found: Iterable[BegunRename], names: Collection[str], *, but: tuple[str, str] | None = None) -> None:
@@ -90,9 +96,17 @@ def refuse_begun(found: Iterable[BegunRename], names: Collection[str], *, but: t
             raise LedgerRefused(str(each))
 
 
-def begin_rename(database: Database, old: str, new: str, about: About, *, is_merge: bool = False) -> BegunRename:
+def begin_rename(
+    database: Database,
+    old: str,
+    new: str,
+    about: About,
+    *,
+    is_merge: bool = False,
+    between: tuple[str, ...] = (),
+) -> BegunRename:
     """Store that a rename begins, or begins again, with an entry of the audit for each of the two names."""
-    rename = BegunRename(old, new, 0, str(said(about.by)), 0, is_merge)
+    rename = BegunRename(old, new, 0, str(said(about.by)), 0, is_merge, between=between)
 
     def first(cursor: Cursor, number: int) -> int:
         nonlocal rename

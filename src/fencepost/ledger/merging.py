@@ -32,25 +32,29 @@ def refuse_merge(database: Database, old: str, names: Sequence[str]) -> None:
         )
 
 
-def refuse_schedules_of_others(database: Database, old: str, new: str, renamed: Callable[[str], str | None]) -> None:
-    """Refuse to give a schedule of `old` an id that a schedule of a third job has. `renamed`: the new id of one."""
+def refuse_schedules_of_others(database: Database, names: Sequence[str], renamed: Callable[[str], str | None]) -> None:
+    """Refuse to give a schedule of a job an id that a schedule of another one has. `renamed`: the new id of one.
+
+    `names` are those of the job: the old name first.
+    """
     c = database.tables.schedule.c
 
     def work(cursor: Cursor) -> None:
-        ours = database.rows(cursor, select(c.id).where(c.job.in_([old, new]), c.deleted_at.is_(None)))
+        ours = database.rows(cursor, select(c.id).where(c.job.in_(names), c.deleted_at.is_(None)))
         wanted = sorted({renamed(row[0]) or row[0] for row in ours} - {row[0] for row in ours})
         for row in database.rows(cursor, every_row(database).where(c.id.in_(wanted)).order_by(c.id)):
-            refuse_other_owner(StoredSchedule(*row), old, new)
+            refuse_other_owner(StoredSchedule(*row), names)
 
     database.read(work)
 
 
-def refuse_other_owner(there: StoredSchedule, old: str, new: str) -> None:
-    """Refuse to take over a schedule that belongs to neither name, unless it is deleted."""
-    if there.deleted_at is None and there.job not in (old, new):
+def refuse_other_owner(there: StoredSchedule, names: Sequence[str]) -> None:
+    """Refuse to take over a schedule that belongs to none of the names, unless it is deleted."""
+    if there.deleted_at is None and there.job not in names:
         raise LedgerRefused(
-            f"the schedule {there.id!r} of job {there.job!r} has the id that a schedule of {old!r} would get: make it "
-            f"anew under another id and delete it (fencepost schedules delete {there.id}), or choose another name"
+            f"the schedule {there.id!r} of job {there.job!r} has the id that a schedule of {names[0]!r} would get: "
+            f"make it anew under another id and delete it (fencepost schedules delete {there.id}), or choose another "
+            "name"
         )
 
 

@@ -17,14 +17,13 @@ another request under that key. Anything, if a node that has either name starts 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import delete, select, update
 
 from fencepost.core.identity import fitted, job_name
-from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
 from fencepost.errors import LedgerRefused, NoSuchJob
 from fencepost.ledger.accounts import forget_permissions, move_permissions
@@ -44,6 +43,7 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 from fencepost.ledger.figures import move_figures
+from fencepost.ledger.former_names import heirs_of, names_between, refuse_heirs, refuse_names
 from fencepost.ledger.jobs import job as known_job
 from fencepost.ledger.jobs import jobs
 from fencepost.ledger.journal import About, audit, note
@@ -55,9 +55,11 @@ from fencepost.ledger.schedule_rows import CODE, DUES, ScheduleChange, StoredSch
 _BATCH = 2000  # runs per transaction: short locks
 _RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} = %s LIMIT 1"
 _ANY = "SELECT r.id FROM {run} r WHERE r.job = %s LIMIT 1"
+_OPEN = "SELECT r.id FROM {run} r WHERE r.job = %s AND {was:r.state} IN ('queued', 'waiting', 'running') LIMIT 1"
 _FIND = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.job = %s"
 _OF_SCHEDULES = "SELECT DISTINCT r.schedule FROM {run} r WHERE {texts:r.schedule}"
 _FIND_TICKS = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.schedule = %s"
+_FIND_KEYS = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.job = %s AND {texts:r.exclusive_key}"
 _MOVE = "UPDATE {run} SET job = %s, schedule = %s, exclusive_key = %s WHERE id = %s"
 
 
@@ -65,7 +67,9 @@ class Renaming(NamedTuple):
     """The old name and the new one. `runtime` are the ids of schedules that were created at run time.
 
     `there`: which of the new names are on record already. `is_merge`: as another job, which the old one joins.
-    `is_recorded`: there is a job of the old name. `begun`: what the ledger stores of it while it is under way.
+    `is_recorded`: there is a job of the old name. `begun`: what the ledger stores of it while it is under way. `heirs`:
+    other jobs whose code says that they had one of the names; they were declared since the rename was begun. `between`:
+    names that the job had between the two; keys, checkpoints and schedules have the first name, runs may have any.
     """
 
     old: str
@@ -75,11 +79,18 @@ class Renaming(NamedTuple):
     is_merge: bool = False
     is_recorded: bool = True
     begun: BegunRename | None = None
+    heirs: tuple[str, ...] = ()
+    between: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The names of the job itself, the old one first and the new one last."""
+        return (self.old, *self.between, self.new)
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The names of the job, and the additional ones of a bulk job, each as (old, new)."""
-        return tuple((self.old + each, self.new + each) for each in SUFFIXES)
+        return tuple((name + each, self.new + each) for name in self.own[:-1] for each in SUFFIXES)
 
     @property
     def names(self) -> frozenset[str]:
@@ -128,23 +139,51 @@ def renaming_of(
     Where `new` is another job, with runs, schedules or permissions, raise unless `into_existing` is set. `is_left` says
     whether anything is left under the old name in databases of effects, if no job has that name: that may join a job.
     """
-    known = {row.name: formers(row.policy) for row in jobs(database)}
+    recorded = jobs(database)
+    known = {row.name: formers(row.policy) for row in recorded}
     if job_name(old) == job_name(new):
         raise LedgerRefused(f"job {old!r} already has that name")
     there = tuple(new + each for each in SUFFIXES if new + each in known)
-    found = Renaming(old, new, _runtime_schedules(database, (old, new)), there, is_recorded=old in known)
     begun = begun_renames(database)
+    before = next((each for each in begun if (each.old, each.new) == (old, new)), None)
+    between = names_between(known, old, new) if before is None else before.between
+    found = Renaming(old, new, (), there, is_recorded=old in known, between=between)
+    found = found._replace(runtime=_runtime_schedules(database, found.own), heirs=tuple(heirs_of(known, found)))
     refuse_begun(begun, found.names, but=(old, new))
-    before = next((each for each in begun if each.old == old), None)
+    if before is None:  # what was begun has to be completed, or nobody could do anything
+        refuse_heirs(database, recorded, found)
     is_rest = not found.is_recorded and new in known and (_has_more(database, found) or is_left())
-    _refuse_names(known, old, new, is_known=before is not None or is_rest)
+    refuse_names(known, old, new, is_known=before is not None or is_rest)
+    if is_rest and before is None and not into_existing and known[new][:1] != (old,):
+        _refuse_history(database, found, is_left)
     refuse_living(database, found)
     is_other = bool(there) and known.get(new, ())[:1] != (old,)
     if is_other and not into_existing and before is None and found.is_recorded:
         refuse_merge(database, old, [pair[1] for pair in found.pairs])
-    refuse_schedules_of_others(database, old, new, found.schedule)
+    refuse_schedules_of_others(database, found.own, found.schedule)
     was_said = into_existing or not found.is_recorded if before is None else before.is_merge
     return found._replace(is_merge=is_other and was_said)
+
+
+def _refuse_history(database: Database, renaming: Renaming, is_left: Callable[[], bool]) -> None:
+    """Refuse to add to a job what is left of a name that no job has, if nothing of it goes on.
+
+    Then that job was forgotten rather than renamed: as runs of another job they would be counted, and repeated.
+    """
+    statements, old, new = statements_for(database), renaming.old, renaming.new
+    c = database.tables.schedule.c
+    owned = select(c.id).where(c.job == old, c.deleted_at.is_(None)).limit(1)
+
+    def goes_on(cursor: Cursor) -> bool:
+        found = any(statements.rows(cursor, _OPEN, name) for name, _ in renaming.pairs)
+        return found or bool(database.rows(cursor, owned))
+
+    if not database.read(goes_on) and not is_left():
+        raise LedgerRefused(
+            f"no job has the name {old!r} any more: it was forgotten, or renamed before. All of its runs that are left "
+            f"have ended; as runs of {new!r} they would be repeated and counted as its own, and nothing was renamed. "
+            "Only if both are the same work, say so with --into-existing (into_existing=True)"
+        )
 
 
 def _has_more(database: Database, renaming: Renaming) -> bool:
@@ -162,7 +201,7 @@ def _has_more(database: Database, renaming: Renaming) -> bool:
 def refuse_living(database: Database, renaming: Renaming) -> None:
     """Refuse a rename while a living node has either name."""
     for node in living_nodes(database):
-        if has := sorted(renaming.names.intersection(node.jobs)):
+        if has := sorted(renaming.names.union(renaming.heirs).intersection(node.jobs)):
             raise LedgerRefused(
                 f"the living node {node.name} has job {has[0]!r}: stop the nodes that have either name first; or, "
                 f"without stopping anything, deploy the new name with formerly={renaming.old!r} in the code"
@@ -175,7 +214,8 @@ def begin_renaming(database: Database, renaming: Renaming, about: About) -> Rena
     Whoever claims a run of the job from now on finds that it is being renamed. What was claimed just before is looked
     for once more: then it is refused, and not begun.
     """
-    begun = begin_rename(database, renaming.old, renaming.new, about, is_merge=renaming.is_merge)
+    old, new, between = renaming.old, renaming.new, renaming.between
+    begun = begin_rename(database, old, new, about, is_merge=renaming.is_merge, between=between)
     try:
         if renaming.is_recorded:
             known_job(database, renaming.old)
@@ -185,18 +225,6 @@ def begin_renaming(database: Database, renaming: Renaming, about: About) -> Rena
         take_back(database, begun, about)
         raise
     return renaming._replace(begun=begun)
-
-
-def _refuse_names(known: Mapping[str, tuple[str, ...]], old: str, new: str, *, is_known: bool) -> None:
-    """Raise if the names do not fit what is stored: the jobs on record, with their former names."""
-    if old not in known and known.get(new, ())[:1] != (old,) and not is_known:
-        raise NoSuchJob(old, suggestion(old, known)) if known else NoSuchJob(old)
-    if known.get(old):
-        raise LedgerRefused(f"job {old!r} has an earlier name; run: fencepost jobs rename {known[old][0]} {new}")
-    if known.get(new, (old,)) not in ((), (old,)):
-        raise LedgerRefused(
-            f"job {new!r} has other former names: {', '.join(known[new])}; list all of them in its code"
-        )
 
 
 def _runtime_schedules(database: Database, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -230,8 +258,15 @@ def refuse_running(database: Database, renaming: Renaming) -> None:
 def _move_runs(
     connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming, old: str, new: str
 ) -> int:
-    """Move runs until none is left; return their number. Runs of a schedule may have yet another job."""
+    """Move runs until none is left; return their number.
+
+    Runs of a schedule may have yet another job, and those that have the new name already, as code with `formerly` gave
+    it to them, have keys with the first name.
+    """
     count = _move_found(connection, statements, renaming, new, (_FIND, old))
+    if new in renaming.there and not renaming.is_merge:
+        keys = statements.texts([fitted(each) for each in renaming.keys])
+        count += _move_found(connection, statements, renaming, new, (_FIND_KEYS, new, keys))
     if new == renaming.new:
         ids = [renaming.old, *(f"{renaming.old}:{number}" for number in range(2, 100))]
         ours = statements.texts([each for each in ids if renaming.schedule(each) != each])
@@ -241,20 +276,21 @@ def _move_runs(
 
 
 def _move_found(
-    connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming, new: str, found: tuple[str, str]
+    connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming, new: str, found: tuple[Any, ...]
 ) -> int:
-    """Move what a query finds for a name, until it finds nothing."""
-    (find, name), count = found, 0
+    """Move what a query finds with its parameters, until it finds nothing."""
+    (find, *given), count, after = found, 0, 0
 
-    def work(cursor: Cursor) -> int:
+    def work(cursor: Cursor) -> list[int]:
         compare(statements.dialect, cursor, renaming.begun)
-        rows = statements.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}", name)
+        rows = statements.rows(cursor, f"{find} AND r.id > %s ORDER BY r.id LIMIT {_BATCH}", *given, after)
         for run_id, schedule, key in rows:
             statements.change(cursor, _MOVE, new, renaming.schedule(schedule), renaming.key(key), run_id)
-        return len(rows)
+        return [row[0] for row in rows]
 
-    while moved := connection.write(work):
-        count += moved
+    while (moved := connection.write(work)) or after:
+        count += len(moved)
+        after = max(moved, default=0)  # and once more from the beginning: others may have committed meanwhile
     return count
 
 
@@ -262,7 +298,7 @@ def _moved(database: Database, renaming: Renaming, about: About, runs: int, curs
     end(database, cursor, renaming.begun)
     _refuse_newcomer(database, cursor, renaming)
     c = database.tables.schedule.c
-    query = every_row(database).where(c.job.in_([renaming.old, renaming.new])).order_by(c.id).with_for_update()
+    query = every_row(database).where(c.job.in_(renaming.own)).order_by(c.id).with_for_update()
     rows = [StoredSchedule(*row) for row in database.rows(cursor, query)]
     deleted = tuple(row.id for row in rows if _is_deleted(database, cursor, renaming, row, about))
     moved = sum(_is_old(renaming, row) for row in rows) - len(deleted)
@@ -278,6 +314,7 @@ def _moved(database: Database, renaming: Renaming, about: About, runs: int, curs
     detail |= {} if renaming.begun is None else {"begun": renaming.begun.number}
     merged = {"into_existing": True, "schedules_deleted": [*deleted], "permissions_taken": taken}
     detail |= merged if renaming.is_merge else {}
+    detail |= {"between": [*renaming.between]} if renaming.between else {}
     formerly, present = abouts(about._replace(detail=detail), renaming.old, renaming.new)
     audit(database, cursor, Noted.JOB_RENAMED, formerly)
     note(database, cursor, Noted.JOB_RENAMED, present)
@@ -313,7 +350,7 @@ def _is_deleted(database: Database, cursor: Cursor, renaming: Renaming, row: Sto
     if there is None:
         update_row(database, cursor, row.id, values)
         return False
-    refuse_other_owner(there, renaming.old, renaming.new)
+    refuse_other_owner(there, renaming.own)
     through_us = max(there.planned_through, row.planned_through)
     stays = row if there.deleted_at is not None else there
     next_us = None if stays.next_due_at is None else DUES.next_due(stays.spec, through_us)
@@ -350,4 +387,4 @@ def _move_job(database: Database, cursor: Cursor, renaming: Renaming) -> None:
             and renaming.is_recorded
         ):
             raise NoSuchJob(old)  # somebody else has renamed or forgotten it meanwhile
-    database.change(cursor, update(table).where(table.c.parent == renaming.old).values(parent=renaming.new))
+    database.change(cursor, update(table).where(table.c.parent.in_(renaming.own[:-1])).values(parent=renaming.new))

@@ -19,7 +19,7 @@ it had `formerly`: such a program is refused when it starts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -85,7 +85,7 @@ def first_name(database: Database, job: str) -> str:
 
 
 def present_name(database: Database, job: str) -> str:
-    """Return the name that a job has now, according to the ledger; its own if a living node has the job under that.
+    """Return the name that a job has now, according to the ledger: see `name_now`.
 
     What is requested under the present name is what would be moved to it, with the same keys and hashes: these use
     the first name.
@@ -96,13 +96,27 @@ def present_name(database: Database, job: str) -> str:
 def present_name_within(database: Database, cursor: Cursor, job: str) -> str:
     """Return the same within a transaction."""
     c = database.tables.job.c
-    renamed = select(c.name, c.policy).where(c.policy.contains('"formerly"', autoescape=True)).order_by(c.name)
-    found = [(name, formers(policy)) for name, policy in database.rows(cursor, renamed)]
-    newer = sorted((len(names), name) for name, names in found if job in names)
-    if not newer:
+    wanted = (c.name == job) | c.policy.contains('"formerly"', autoescape=True)
+    query = select(*(c[field] for field in JobRow._fields)).where(wanted).order_by(c.name)
+    known = [JobRow(*row) for row in database.rows(cursor, query)]
+    is_renamed = any(job in formers(row.policy) for row in known)
+    return name_now(job, known, _living_names(database, cursor)) if is_renamed else job
+
+
+def name_now(job: str, known: Iterable[JobRow], living: Collection[str]) -> str:
+    """Return the name that a job has now. `known` are rows of jobs, `living` the names that living nodes have.
+
+    It is `job` itself while a living node has it under that, and else the newer name that one has. Where no node lives,
+    what was declared last counts: after a roll-back the newer name is still on record, and is not used any more.
+    """
+    rows = [(row.seen_at, formers(row.policy), row.name) for row in known]
+    newer = sorted((seen, len(names), name) for seen, names, name in rows if job in names)
+    if not newer or job in living:
         return job
-    living = [each for _, each in newer if _has_node(database, cursor, each)]
-    return job if _has_node(database, cursor, job) else (living or [newer[-1][1]])[-1]
+    if lives := [name for *_, name in newer if name in living]:
+        return lives[-1]
+    is_back = any(name == job and seen > newer[-1][0] for seen, _, name in rows)
+    return job if is_back else newer[-1][-1]
 
 
 def formers_on_record(
@@ -168,9 +182,14 @@ def _carried(
 
 
 def _has_node(database: Database, cursor: Cursor, job: str) -> bool:
+    return job in _living_names(database, cursor)
+
+
+def _living_names(database: Database, cursor: Cursor) -> frozenset[str]:
+    """Return the names of jobs that living nodes have."""
     c = database.tables.node.c
     living = select(c.jobs).where(c.left_at.is_(None), c.dead_at.is_(None))
-    return any(job in json.loads(row[0]) for row in database.rows(cursor, living))
+    return frozenset(name for row in database.rows(cursor, living) for name in json.loads(row[0]))
 
 
 def _has_schedules(database: Database, cursor: Cursor, job: str) -> bool:

@@ -5,11 +5,11 @@ Each act of an operator is noted in the journal, in the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import select, update
+from sqlalchemy import update
 
 from fencepost.core.noted import Noted
 from fencepost.core.runs import Requested
@@ -23,7 +23,7 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, said, statements_for
 from fencepost.ledger.duplicates import hold, live_repetitions, live_twin, repetitions
-from fencepost.ledger.history import RunFilter, RunRow, run_row, runs
+from fencepost.ledger.history import RunFilter, RunRow, run_row, runs, whole_runs
 from fencepost.ledger.identity import refuse_another_ledger
 from fencepost.ledger.jobs import NewJob
 from fencepost.ledger.journal import About, note
@@ -243,6 +243,8 @@ def reprocess(
     id. A run that was already repeated with `retry` is not repeated here, unless that repetition was cancelled: so a
     run whose repetition has succeeded is not repeated, and of a chain of runs that were given up only the last one is.
     A repetition with other parameters does not count: what the run was to do with its own is still not done.
+
+    Raises `LedgerRefused` while the job of one of these runs is being renamed.
     """
     failed = RunFilter(
         job=wanted.job,
@@ -256,9 +258,10 @@ def reprocess(
     found = runs(database, failed, after_id=after_id, limit=limit, connection=connection)
 
     def work(cursor: Cursor) -> list[Retried]:
-        kept = _locked(database, cursor, [row.id for row in found], wanted.jobs)
-        repeated_by = repetitions(database, cursor, [row for row in found if row.id in kept])
-        rows = [row for row in found if row.id in kept and row.id not in repeated_by]
+        kept = _locked(database, cursor, [row.id for row in found], wanted)
+        repeated_by = repetitions(database, cursor, kept)
+        rows = [row for row in kept if row.id not in repeated_by]
+        refuse_begun(begun_within(database, cursor), {row.job for row in rows})
         made = _repeated(database, cursor, rows, by=by, reason=reason, once=True)
         new = [Retried(row.id, *each) for row, each in zip(rows, made, strict=True)]
         old = [Retried(old_id, run_id, is_new=False) for old_id, run_id in repeated_by.items()]
@@ -267,13 +270,18 @@ def reprocess(
     return (connection or database).write(work) if found else []
 
 
-def _locked(database: Database, cursor: Cursor, run_ids: Sequence[int], jobs: Collection[str] | None) -> set[int]:
-    """Lock the rows of runs that have ended, as `retry` does; return those that are there and of `jobs` still."""
+def _locked(database: Database, cursor: Cursor, run_ids: Sequence[int], wanted: RunFilter) -> list[RunRow]:
+    """Lock and return the rows of runs that have ended, as `retry` does: those of the wanted jobs still.
+
+    A job can be renamed after they were found: as they were then, their repetitions would have its old name.
+    """
     c = database.tables.run.c
-    query = select(c.id).where(c.id.in_(run_ids)).order_by(c.id).with_for_update()
-    if jobs is not None:
-        query = query.where(c.job.in_(sorted(jobs)))
-    return {row[0] for row in database.rows(cursor, query)}
+    query = whole_runs(database).where(c.id.in_(run_ids)).order_by(c.id).with_for_update()
+    if wanted.jobs is not None:
+        query = query.where(c.job.in_(sorted(wanted.jobs)))
+    if wanted.job is not None:
+        query = query.where(c.job == wanted.job)
+    return [RunRow(*row) for row in database.rows(cursor, query)]
 
 
 def _repeated(

@@ -41,8 +41,20 @@ DEPLOYS = (
     mutant(
         "renamed for good under its nodes",
         "an operator renames a job for good although a living node has it",
-        Code("fencepost.ledger.moving:refuse_living", "names.intersection(node.jobs)", "names.intersection(())"),
+        Code("fencepost.ledger.moving:refuse_living", ".intersection(node.jobs)", ".intersection(())"),
         tests=f"{_RENAMING}::TestForGood::test_refused_while_a_living_node_has_either_name[sqlite]",
+    ),
+    mutant(
+        "former name of a third job",
+        "an operator renames a job for good by the former name of another one, which loses its schedules and runs",
+        Code("fencepost.ledger.moving:renaming_of", "refuse_heirs(database, recorded, found)", "pass"),
+        tests=f"{_RENAMING}::TestForGood::test_former_name_of_a_job_that_lives_takes_nothing_from_it[sqlite]",
+    ),
+    mutant(
+        "withdrawn name asked for",
+        "after a roll-back, what is requested under the old name goes to the name that was withdrawn",
+        Code("fencepost.ledger.renaming:name_now", "seen > newer[-1][0]", "False"),
+        tests=f"{_RENAMING}::test_after_a_roll_back_it_is_a_run_of_the_old_name_again[sqlite]",
     ),
     mutant(
         "renamed job is a new one",

@@ -24,8 +24,9 @@ _MOST_KEPT = 4096  # parsed texts: more than most applications have jobs
 class JobRecord(LedgerRecord):
     """A job that a deploy has recorded. `nodes`: how many living nodes have it.
 
-    `strategy` says what keeps its effects from landing twice; `renamed_to` is its present name, if it was
-    renamed. Both are None where they do not apply, or where a later release has written the policy.
+    `strategy` says what keeps its effects from landing twice; `renamed_to` is its present name, if that is another
+    one: not while a living node has it under this one, nor after a roll-back. Both are None where they do not apply,
+    or where a later release has written the policy.
     """
 
     name: str
