@@ -437,3 +437,20 @@ def test_delay_beyond_the_calendar_is_refused(api: Api) -> None:
     for delay in ("3000000d", "99999999999d", "9" * 39 + "d"):
         assert api.post("/runs", {"job": "settle", "delay": delay}).word == "invalid-parameters"
     assert not api.get("/runs").json["items"]
+
+
+def test_duration_needs_its_unit_as_on_the_command_line(api: Api) -> None:
+    takes = {
+        "delay": ("/runs", {"job": "settle"}),
+        "duration": ("/pauses", {"queue": None, "reason": "x"}),
+        "duration of a schedule": ("/schedules/settle/pause", {}),
+        "duration of an acknowledgement": ("/now/acknowledge", {"what": "given-up", "id": "x"}),
+        "expires_in": ("/api-tokens", {"name": "ci", "role": "viewer"}),
+    }
+    for case, (path, body) in takes.items():
+        field = case.partition(" ")[0]
+        got = api.post(path, {**body, field: "5"})
+        assert (got.status, got.word) == (422, "invalid-duration"), case
+        assert f"{field} '5' has no unit: write 5s, 5m, 5h or 5d" in got.json["detail"]
+        assert api.post(path, {**body, field: 5}).word == "invalid-request"
+    assert not api.get("/runs").json["items"]

@@ -17,7 +17,7 @@ from fencepost.core.schedules.written import written
 from fencepost.core.tick import microseconds
 from fencepost.errors import InvalidSchedule, NotInLedger
 from fencepost.web.api.calls import ApiCall
-from fencepost.web.api.fields import JobFilter, Limit, Name, Paused, Reasoned, ReasonQuery
+from fencepost.web.api.fields import JobFilter, Limit, Name, Paused, Reasoned, ReasonQuery, need_unit
 from fencepost.web.api.replies import ApiReply, page, reply
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 from fencepost.web.api.runs import Params
@@ -121,6 +121,7 @@ def delete(call: ApiCall, schedule_id: ScheduleId, reason: ReasonQuery = None, e
 @ROUTES.post("/schedules/{schedule_id:path}/pause", needs=HumanAct.PAUSE_SCHEDULE, shows=ScheduleRecord)
 def pause(call: ApiCall, schedule_id: ScheduleId, body: Paused) -> ApiReply:
     """Plan nothing more until it is resumed, or until the pause ends by itself."""
+    need_unit(body.duration, "duration")
     return call.act(
         lambda: call.ask.schedules.pause(
             schedule_id, reason=body.reason, until=body.until, duration=body.duration, expect=call.expect
