@@ -13,6 +13,7 @@ from fencepost.app.records.versions import schedule_version
 from fencepost.core.identity import canonical_json
 from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import Schedule, schedule_from_json
+from fencepost.core.schedules.fields import LONGEST
 from fencepost.core.schedules.written import written
 from fencepost.core.tick import microseconds
 from fencepost.errors import InvalidSchedule, NotInLedger
@@ -66,7 +67,7 @@ def preview(
     call: ApiCall,
     *,
     of: Annotated[
-        str, Query(min_length=1, max_length=200, description="A schedule, a job, a cron expression, or `every 5m`.")
+        str, Query(min_length=1, max_length=LONGEST, description="A schedule, a job, a cron expression, or `every 5m`.")
     ],
     tz: Annotated[str, Query(max_length=60, description="The time zone of an expression.")] = "UTC",
     count: Annotated[int, Query(ge=0, le=500)] = 5,
