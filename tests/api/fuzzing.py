@@ -38,6 +38,32 @@ from tests.api.conftest import settle
 from tests.web.asking import Browser, asked
 
 _MIXED = 4  # requests for each case that schemathesis makes
+_TIMES = (  # at both ends of all dates, of what an integer of a database holds, and of the calendar
+    "0001-01-01T00:00:00+23:00",
+    "0001-01-01T00:00:00Z",
+    "1969-12-31T23:59:59Z",
+    "1970-01-01T00:00:00+14:00",
+    "2199-12-31T23:59:59Z",
+    "2200-01-01T00:00:00-12:00",
+    "9999-12-31T23:59:59Z",
+    "9999-12-31T23:59:59.999999-23:59",
+)
+_DURATIONS = (
+    "0s",
+    "5",
+    "60000d",
+    "70000d",
+    "800000d",
+    "3000000d",
+    "999999999d",
+    "99999999999d",
+    "9" * 39 + "d",
+    "1e9d",
+)
+EXTREMES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("at", "since", "until", "first", "last", "before"), _TIMES),
+    **dict.fromkeys(("delay", "duration", "expires_in"), _DURATIONS),
+}
 KNOWN: dict[str, tuple[Any, ...]] = {
     "run_id": (1, 2, 3, 4),
     "letter_id": (1,),
@@ -45,6 +71,7 @@ KNOWN: dict[str, tuple[Any, ...]] = {
     "schedule_id": ("settle", "report/part", "made-here"),
     "token_id": ("0",),
 }
+_FITS = {"job": "settle", "again": True, "reason": "why", "queue": "mail", "name": "ci", "role": "viewer", "limit": 5}
 LEFT_OUT = {("POST", "/api/v1/restored/as-copy"), ("POST", "/api/v1/restored/accept")}
 
 
@@ -82,19 +109,24 @@ class Fuzz:
         return got.status, got.header("content-type"), got.text
 
     def run(self, requests: int) -> None:
-        """Send about so many requests, spread over all operations; the same ones each time."""
+        """Send about so many requests, spread over all operations, and those with extreme times; the same each time."""
         schema = schemathesis.openapi.from_dict(self.description)
         operations = [each.ok() for each in schema.get_all_operations()]
         chosen = [each for each in operations if (each.method.upper(), each.path) not in LEFT_OUT]
         each_has = -(-requests // len(chosen))
         for operation in chosen:
             self._fuzz(operation, each_has)
+        for path in ("runs?limit=500", "schedules?limit=500", "journal?limit=500", "audit?limit=500", "pauses", "now"):
+            status, _, text = self.send(Sent("GET", f"/api/v1/{path}"))  # what was accepted breaks no list
+            if status != 200:
+                self.wrong.append(f"the list of {path} at the end -> {status}: {text[:300]}")
         self._loop.close()
 
     def _fuzz(self, operation: Any, requests: int) -> None:
         """Send cases that schemathesis makes, which takes most of the time, and mixtures of them, which take none."""
         cases = _cases(operation, max(2, requests // _MIXED))
         made = list(itertools.islice(_mixed(operation, cases, requests), requests))
+        made += (_sent(operation, each) for each in _at_the_ends(operation, Random(operation.path)))
         self._loop.run_until_complete(self._send_all(operation, made))  # one task: it keeps its threads
 
     async def _send_all(self, operation: Any, made: list[Sent]) -> None:
@@ -185,6 +217,34 @@ def _mixed(operation: Any, cases: list[Parts], count: int) -> Iterator[Sent]:
         fewer = dict(dice.sample(sorted(query.query.items(), key=repr), dice.randrange(len(query.query) + 1)))
         mixed = Parts({**path.path, **known}, fewer, rest.headers, _damaged(dice, rest.body), rest.has_body)
         yield _sent(operation, mixed)
+
+
+def _at_the_ends(operation: Any, dice: Random) -> Iterator[Parts]:
+    """Yield requests that fit but for their times and durations, one for each of these, and some with two."""
+    raw = operation.definition.raw
+    path = {name: KNOWN[name][0] for name in KNOWN if f"{{{name}}}" in operation.path}
+    names = {each["name"] for each in raw.get("parameters", ()) if each["in"] == "query"}
+    for name in sorted(names & set(EXTREMES)):
+        for value in EXTREMES[name]:
+            query = {"of" if "of" in names else "job": "settle"} if names & {"of", "job"} else {}
+            yield Parts(path, {**query, name: value}, {}, b"", has_body=False)
+    schema = raw.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    fields = _properties(operation, schema)
+    known = {name: _FITS[name] for name in fields if name in _FITS}
+    for name in sorted(set(fields) & set(EXTREMES)):
+        for value in EXTREMES[name]:
+            others = {other: dice.choice(EXTREMES[other]) for other in ("first", "last") if other in fields}
+            body = json.dumps({**known, **others, name: value}).encode()
+            yield Parts(path, {}, {"Content-Type": "application/json"}, body, has_body=True)
+
+
+def _properties(operation: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a body."""
+    whole = operation.schema.raw_schema["components"]["schemas"]
+    for each in (schema, *schema.get("anyOf", ())):
+        if "$ref" in each:
+            return dict(whole[each["$ref"].rpartition("/")[2]].get("properties", {}))
+    return dict(schema.get("properties", {}))
 
 
 def _damaged(dice: Random, body: bytes) -> bytes:

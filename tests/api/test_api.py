@@ -404,3 +404,53 @@ def test_paths_and_links_have_the_prefix_that_a_proxy_shows(app: App, token) -> 
     for n in range(2):
         behind.post("/runs", {"job": "settle", "params": {"account": n}})
     assert behind.get("/runs", limit=1).json["next"].startswith("/ops/jobs/api/v1/runs?")
+
+
+FAR = ("0001-01-01T00:00:00+23:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:00Z", "9999-12-31T23:59:00-23:00")
+
+
+@pytest.mark.parametrize("at", FAR)
+def test_time_beyond_the_calendar_is_refused_wherever_one_is_taken(at: str, api: Api) -> None:
+    looks = [
+        api.get("/figures", since=at),
+        api.get("/figures", job="settle", since=at),
+        api.get("/runs", since=at),
+        api.get("/runs", until=at),
+        api.get("/journal", since=at),
+        api.get("/why", job="settle", at=at),
+    ]
+    acts = [
+        api.post("/runs", {"job": "settle", "at": at}),
+        api.post("/backfills", {"job": "settle", "first": at, "last": FAR[0], "reason": "x"}),
+        api.post("/backfills/dry-run", {"job": "settle", "first": FAR[-1], "last": at}),
+        api.post("/reprocess", {"since": at}),
+        api.post("/schedules/settle/pause", {"until": at}),
+        api.post("/pauses", {"queue": None, "until": at, "reason": "x"}),
+        api.post("/audit/prune", {"before": at, "reason": "x"}),
+    ]
+    for got in looks + acts:
+        assert (got.status, got.word) == (422, "invalid-time"), got.text
+        assert "outside the calendar" in got.json["detail"]
+
+
+def test_delay_beyond_the_calendar_is_refused(api: Api) -> None:
+    for delay in ("3000000d", "99999999999d", "9" * 39 + "d"):
+        assert api.post("/runs", {"job": "settle", "delay": delay}).word == "invalid-parameters"
+    assert not api.get("/runs").json["items"]
+
+
+def test_duration_needs_its_unit_as_on_the_command_line(api: Api) -> None:
+    takes = {
+        "delay": ("/runs", {"job": "settle"}),
+        "duration": ("/pauses", {"queue": None, "reason": "x"}),
+        "duration of a schedule": ("/schedules/settle/pause", {}),
+        "duration of an acknowledgement": ("/now/acknowledge", {"what": "given-up", "id": "x"}),
+        "expires_in": ("/api-tokens", {"name": "ci", "role": "viewer"}),
+    }
+    for case, (path, body) in takes.items():
+        field = case.partition(" ")[0]
+        got = api.post(path, {**body, field: "5"})
+        assert (got.status, got.word) == (422, "invalid-duration"), case
+        assert f"{field} '5' has no unit: write 5s, 5m, 5h or 5d" in got.json["detail"]
+        assert api.post(path, {**body, field: 5}).word == "invalid-request"
+    assert not api.get("/runs").json["items"]

@@ -69,3 +69,37 @@ def test_pages_ask_for_a_unit_as_well():
 
 def test_day_without_dashes_is_a_day(ledger):
     assert call("runs", "--since", "20260329", "--tz", "UTC", ledger=ledger).returncode == 0
+
+
+ENDS = {
+    "--since": "runs --since {}",
+    "--until": "runs --until {}",
+    "--since of figures": "figures --since {}",
+    "--since of the journal": "journal --since {}",
+    "--at": "why nightly --at {}",
+    "--from": "backfill add --from {} --to now --dry-run",
+    "--before": "audit prune --before {} --reason x",
+}
+FAR = ("800000d", "3000000d", "99999999d", "9" * 39 + "d", "0001-01-01T00:00+23:00", "9999-12-31T23:59-23:00")
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_time_beyond_the_calendar_is_refused_in_one_sentence(case, ledger):
+    for far in FAR:
+        done = call(*(word.format(far) for word in ENDS[case].split()), ledger=ledger)
+        assert (done.returncode, done.stdout) == (2, ""), (far, done)
+        assert f"{case.partition(' ')[0]} '{far}' is outside the calendar, which runs from 1970 to 2199" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_delay_beyond_the_calendar_is_refused_in_one_sentence(ledger):
+    for delay in ("3000000d", "9" * 39 + "d"):
+        done = call("trigger", "add", "--delay", delay, ledger=ledger)
+        assert done.returncode == 2
+        assert "from now is outside the calendar" in done.stderr
+
+
+def test_pages_refuse_times_beyond_the_calendar_as_well():
+    for far in FAR:
+        with pytest.raises(InvalidParameters, match="is outside the calendar, which runs from 1970 to 2199"):
+            read_instant(far, now=NOW, what="since")

@@ -7,9 +7,12 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from fencepost.core.audit import FIRST, ChainEnd, Damage, breaks
+from fencepost.core.masked_values import MASKED, MaskedValues
+from fencepost.core.noted import Noted
 from fencepost.core.rights import Caller, HumanAct
-from fencepost.ledger import auditing
+from fencepost.ledger import auditing, journal
 from fencepost.ledger.auditing import AuditAct
+from fencepost.ledger.journal import About
 
 ANN = Caller("ann", how="login", address="10.0.0.7", request_id="r-1")
 
@@ -32,6 +35,29 @@ def test_entry_says_who_did_what_and_how_that_person_was_known(ledger):
     assert (said["how"], said["from"], said["request"], said["outcome"]) == ("login", "10.0.0.7", "r-1", "done")
     assert (said["reason"], said["detail"]) == ("asked by 전화", {"from": "dead", "to": "queued"})
     assert said["at"] == row.at > 1_700_000_000_000_000
+    assert found(ledger) == []
+
+
+def test_values_of_secrets_stand_in_no_entry(ledger):
+    before = vars(MASKED).copy()
+    vars(MASKED).update(vars(MaskedValues()))
+    try:
+        kept = MASKED.add("correct-horse")
+        detail = {"key": "for correct-horse", "jobs": ["settle", "x correct-horse"], "params": {"of": "correct-horse"}}
+        note(ledger, reason="it is correct-horse", detail={**detail, "begun": 7})
+        about = About(by="ann", detail=detail)
+        ledger.write(lambda cursor: journal.note(ledger, cursor, Noted.RUN_TRIGGERED, about))
+    finally:
+        vars(MASKED).update(before)
+    del kept
+    [other, row] = auditing.entries(ledger)
+    [line] = journal.entries(ledger)
+    said = json.loads(row.entry)
+    assert (said["reason"], "correct-horse" in f"{row.entry}{other.entry}{line.detail}") == ("it is ***", False)
+    assert json.loads(line.detail) == json.loads(other.entry)["detail"]
+    assert said["detail"] == {
+        "key": "for ***", "jobs": ["settle", "x ***"], "params": {"of": "***"}, "begun": 7
+    }  # fmt: skip
     assert found(ledger) == []
 
 

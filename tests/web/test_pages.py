@@ -12,6 +12,7 @@ from sqlalchemy import insert, update
 from fencepost import every
 from fencepost.access import HostPrincipal
 from fencepost.core.noted import LONGEST_REASON
+from fencepost.core.schedules.fields import LONGEST
 from fencepost.web import web
 from tests.access.scene import MARK, MINE, OTHERS, scene, set_run
 from tests.web.asking import Browser
@@ -176,6 +177,17 @@ def test_schedule_is_made_by_a_form_that_shows_its_due_times_first(app, browser)
         assert browser.get("/jobs/settle/schedule?" + urlencode({**typed, **wrong})).status == 400
         assert browser.post("/jobs/settle/schedule", {**typed, "id": "settle:10", **wrong}).status == 400
     assert len(app.schedules.list(job="settle")) == 2
+
+
+def test_longest_expression_is_taken_by_forms_and_one_that_is_longer_by_none(app, browser):
+    longest = f"{','.join(['0'] * 196)} 3 * * *"
+    assert len(longest) == LONGEST - 1
+    typed = {"id": "settle:9", "zone": "UTC", "dst": "auto", "p.account": "9"}
+    for page in ("/jobs/settle/schedule", "/schedules/settle"):
+        for field in re.findall(r'<input[^>]*name="when"[^>]*>', browser.get(page).text):
+            assert f'maxlength="{LONGEST}"' in field
+        assert browser.get(f"{page}?" + urlencode({**typed, "when": longest})).status == 200
+        assert browser.get(f"{page}?" + urlencode({**typed, "when": f"0,{longest}"})).status == 400
 
 
 def test_page_of_a_schedule_is_about_it_alone_though_its_job_has_others(app, browser):

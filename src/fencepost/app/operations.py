@@ -22,13 +22,14 @@ from fencepost.app.records import DueRecord
 from fencepost.app.retrying import changed_request
 from fencepost.app.schedules import Schedules
 from fencepost.app.scoped import acting, actor, hiding_others, jobs_to_repeat, require_job, run_check
-from fencepost.core.duration import Duration, seconds
+from fencepost.core.duration import Duration, seconds, whole_us
 from fencepost.core.noted import Noted
 from fencepost.core.overlap import exclusive_key
 from fencepost.core.parameters import Signature
 from fencepost.core.policy import Policy
 from fencepost.core.rights import HumanAct, Scope
 from fencepost.core.runs import Requested
+from fencepost.core.tick import outside_calendar
 from fencepost.engine.backfilling import MOST_BACKFILLED, Backfilled, backfill_requests
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.requesting import KnownJob, Request, instant_us, on_record, requested
@@ -378,8 +379,14 @@ class Operations(JobActs):
         if at is not None and delay is not None:
             raise InvalidParameters("give at= or delay=, not both")
         at_us = optional_us(at, "at")
-        delayed_us = None if delay is None else self._ledger.now_us() + round(seconds(delay, what="delay") * 1_000_000)
+        delayed_us = None if delay is None else self._delayed_us(delay)
         return {"at_us": at_us, "available_at_us": delayed_us, "generation": self._generation}
+
+    def _delayed_us(self, delay: Duration) -> int:
+        at_us = self._ledger.now_us() + whole_us(seconds(delay, what="delay"))
+        if wrong := outside_calendar(at_us):
+            raise InvalidParameters(f"delay {delay!r} from now {wrong}")
+        return at_us
 
     def _record(self, cursor: Cursor, new_runs: Sequence[Requested]) -> list[Enqueued]:
         made = record(self._ledger, cursor, new_runs)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from fencepost.core.duration import is_plain_number, typed_seconds
+from fencepost.core.duration import is_duration, typed_seconds, whole_us
 from fencepost.core.schedules.zones import zone_key
-from fencepost.core.tick import microseconds
-from fencepost.errors import ConfigurationError, InvalidDuration
+from fencepost.core.tick import microseconds, outside_calendar
+from fencepost.errors import ConfigurationError
 
 _HELP = "write it as 2026-03-29T01:00Z, or as 24h for that long ago"
 
@@ -22,12 +22,13 @@ def instant_us(text: str, *, what: str, now_us: int, tz: str | None = None) -> i
     stripped = text.strip()
     if stripped.lower() == "now":
         return now_us
-    try:
-        return now_us - round(typed_seconds(stripped, what=what) * 1_000_000)
-    except InvalidDuration:
-        if is_plain_number(stripped) and not _is_day(stripped):  # 20260329 is a day
-            raise
-        return _instant_us(stripped, what=what, tz=tz)
+    if is_duration(stripped) and not _is_day(stripped):  # 20260329 is a day
+        at_us = now_us - whole_us(typed_seconds(stripped, what=what))
+    else:
+        at_us = _instant_us(stripped, what=what, tz=tz)
+    if wrong := outside_calendar(at_us):
+        raise ConfigurationError(f"{what} {stripped!r} {wrong}")
+    return at_us
 
 
 def _instant_us(text: str, *, what: str, tz: str | None) -> int:

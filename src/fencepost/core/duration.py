@@ -10,6 +10,8 @@ from fencepost.errors import InvalidDuration
 
 Duration = str | int | float | timedelta
 
+_LONGEST_US = 10_000 * 366 * 86_400 * 1_000_000  # 10,000 years: with now, they fit the 64 bits of a column
+
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _WHOLE = re.compile(rf"(?:{_PART.pattern}\s*)+")
@@ -25,12 +27,29 @@ def seconds(value: Duration, *, what: str = "duration") -> float:
     if isinstance(value, timedelta):
         result = value.total_seconds()
     elif isinstance(value, int | float):
-        result = float(value)
+        result = _number(value)
     else:
         result = _parse(value, what)
     if not math.isfinite(result) or result < 0:
-        raise InvalidDuration(f"{what} {value!r} must be zero or more, and finite")
+        raise InvalidDuration(f"{what} {_shown(value)} must be zero or more, and finite")
     return result
+
+
+def whole_us(duration_s: float) -> int:
+    """Return a duration in microseconds, to be added to an instant; a longer one than anybody means as 10,000 years."""
+    return round(min(duration_s * 1_000_000, _LONGEST_US))
+
+
+def _shown(value: Duration) -> str:
+    """Format a value that is refused; a whole number can have more digits than Python converts."""
+    return f"{_number(value):g}" if isinstance(value, int) else repr(value)[:60]
+
+
+def _number(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.inf
 
 
 def _parse(text: object, what: str) -> float:
@@ -48,10 +67,15 @@ def typed_seconds(text: str, *, what: str) -> float:
     if is_plain_number(stripped):
         units = [f"{stripped}{unit}" for unit in ("s", "m", "h", "d")]
         raise InvalidDuration(f"{what} {text!r} has no unit: write {', '.join(units[:-1])} or {units[-1]}")
-    try:
-        return seconds(text, what=what)
-    except InvalidDuration:
-        raise InvalidDuration(f"{what} {text!r} is not a valid duration; {_TYPED}") from None
+    if not is_duration(stripped):
+        raise InvalidDuration(f"{what} {text!r} is not a valid duration; {_TYPED}")
+    return seconds(stripped, what=what)
+
+
+def is_duration(text: str) -> bool:
+    """Whether this is spelled as a duration, with or without its unit."""
+    stripped = text.strip().lower()
+    return any(spelling.fullmatch(stripped) is not None for spelling in (_NUMBER, _WHOLE))
 
 
 def is_plain_number(text: str) -> bool:

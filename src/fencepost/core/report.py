@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 from uuid import UUID  # noqa: TID251 - only the type; the Runtime generates ids
 
+from fencepost.core.duration import whole_us
 from fencepost.core.masked_values import MASKED
 from fencepost.core.texts import beginning, end, error_text, hide_values
 from fencepost.core.verdicts import Cancel, Fail, Retry, Skip
@@ -68,7 +69,7 @@ def report_of_result(result: object) -> AttemptReport:
 def report_of_error(error: BaseException) -> AttemptReport:
     """Report that the function raised `error`: a verdict, an exit, or a failure."""
     if isinstance(error, Retry):
-        after_us = None if error.after_s is None else round(error.after_s * 1_000_000)
+        after_us = None if error.after_s is None else whole_us(error.after_s)
         cause = None if error.__cause__ is None else trace_of(error)
         return AttemptReport(
             "retry", None, "retry", _message(error) or "the job asked for a retry", cause, None, after_us

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from fencepost.core.schedules.base import LAST_US
 from fencepost.errors import InvalidTick
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,8 +54,12 @@ def microseconds(at: datetime) -> int:
 
 
 def instant(at_us: int) -> datetime:
-    """Convert microseconds since 1970 to an aware datetime in UTC."""
-    return _EPOCH + timedelta(microseconds=at_us)
+    """Convert microseconds since 1970 to an aware datetime in UTC.
+
+    A number beyond all dates becomes the first or the last of them. Requests are refused long before
+    (`outside_calendar`), but a row that has such a number all the same must not break the list that it is in.
+    """
+    return _EPOCH + timedelta(microseconds=max(_FIRST_DATE_US, min(at_us, _LAST_DATE_US)))
 
 
 def spelled_us(at_us: int) -> str:
@@ -62,8 +67,18 @@ def spelled_us(at_us: int) -> str:
     return instant(at_us).isoformat().replace("+00:00", "Z")
 
 
+def outside_calendar(at_us: int) -> str | None:
+    """Return what to say of an instant that nothing is recorded or looked for at; None if it is in the calendar."""
+    return None if 0 <= at_us <= LAST_US else "is outside the calendar, which runs from 1970 to 2199"
+
+
 def _parsed(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
         raise InvalidTick(f"tick {text!r} is not a valid time; write it as 2026-01-01T00:00Z") from None
+
+
+# Whole days away from the ends of `datetime`, so that every time zone can show them.
+_FIRST_DATE_US = microseconds(datetime(1, 1, 3, tzinfo=UTC))
+_LAST_DATE_US = microseconds(datetime(9999, 12, 29, tzinfo=UTC))

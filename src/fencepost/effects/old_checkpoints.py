@@ -34,7 +34,7 @@ from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.core.duration import spelled
+from fencepost.core.duration import spelled, whole_us
 from fencepost.core.identity import LONGEST_KEY
 from fencepost.effects.installing import tables_of
 from fencepost.effects.pruning import BATCH, LEAST_AGE_S, need_tables
@@ -146,7 +146,7 @@ def prune_checkpoints(
             f"--older-than {spelled(older_than_s)} is too short: work that was completed within the last day may be "
             f"requested again by mistake; the minimum is {spelled(LEAST_AGE_S)}"
         )
-    search = _Search(runs, database.now_us() - round(older_than_s * 1_000_000))
+    search = _Search(runs, database.now_us() - whole_us(older_than_s))
     going = search.names(_rows(database, batch))
     if dry_run:
         return Removed(sum(1 for _ in going), search.works, search.kept)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_
 
+from fencepost.core.duration import whole_us
 from fencepost.effects.installing import tables_of
 from fencepost.effects.pruning import BATCH, need_tables
 from fencepost.effects.walking import remove, walk
@@ -28,7 +29,7 @@ SETTLED = ("replayed", "dropped")
 def prune_letters(database: Database, *, older_than_s: float, batch: int = BATCH, dry_run: bool = False) -> int:
     """Remove replayed and dropped letters that were written longer ago than this; return how many there were."""
     need_tables(database)
-    before_us = database.now_us() - round(older_than_s * 1_000_000)
+    before_us = database.now_us() - whole_us(older_than_s)
     found = _found(database, before_us, batch)
     if dry_run:
         return sum(1 for _ in found)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fencepost.core.duration import spelled
+from fencepost.core.duration import spelled, whole_us
 from fencepost.effects.installing import how_to_install, tables_of
 from fencepost.errors import ConfigurationError, EffectsMissing
 from fencepost.leases.schemes import store_from_url
@@ -67,7 +67,7 @@ def floor_for(ledger: Database, *, older_than_s: float) -> FenceFloor:
             f"--older-than {spelled(older_than_s)} is too short: fences of the last day may still be needed; "
             f"the minimum is {spelled(LEAST_AGE_S)}"
         )
-    age = ledger.now_us() - round(older_than_s * 1_000_000)
+    age = ledger.now_us() - whole_us(older_than_s)
     live = _oldest_live_token(ledger)
     if live is None or live > age:
         return FenceFloor(age, f"tokens issued {spelled(older_than_s)} ago")

@@ -18,7 +18,7 @@ from fencepost.core.parameters import Signature
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
 from fencepost.core.search_keys import search_keys
-from fencepost.core.tick import microseconds
+from fencepost.core.tick import microseconds, outside_calendar
 from fencepost.engine.jobs import Job
 from fencepost.errors import InvalidParameters, InvalidTick
 from fencepost.ledger.jobs import NewJob
@@ -124,7 +124,7 @@ def checked_priority(priority: object) -> int:
 
 
 def instant_us(at: datetime | str, *, what: str = "at") -> int:
-    """Read an instant, given as an aware datetime or an ISO text with its zone."""
+    """Read an instant of the calendar, given as an aware datetime or an ISO text with its zone."""
     try:
         moment = datetime.fromisoformat(at) if isinstance(at, str) else at
     except ValueError:
@@ -133,4 +133,7 @@ def instant_us(at: datetime | str, *, what: str = "at") -> int:
         raise InvalidTick(f"{what} {at!r} is not a valid time; give a datetime, or a text such as 2026-01-01T00:00Z")
     if moment.utcoffset() is None:
         raise InvalidTick(f"{what} {at} has no time zone; add one, as in 2026-01-01T00:00Z")
-    return microseconds(moment)
+    at_us = microseconds(moment)
+    if wrong := outside_calendar(at_us):
+        raise InvalidTick(f"{what} {at} {wrong}")
+    return at_us

@@ -10,6 +10,7 @@ has an entry with the outcome ``begun`` before the first of them, unless the fir
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,7 +26,7 @@ from fencepost.ledger.answers import note_act
 from fencepost.ledger.connection import last_of
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.statements import clean, said
+from fencepost.ledger.dialects.statements import clean, said, said_json
 from fencepost.ledger.identity import identity_within
 
 LONGEST_WHO = 160  # the width of the column
@@ -150,7 +151,7 @@ def _entry(act: AuditAct, *, ledger_id: str, n: int, at: int) -> str:
         "schedule": act.schedule,
         "reason": said(act.reason),
         "outcome": act.outcome,
-        "detail": dict(act.detail) or None,
+        "detail": json.loads(said_json(act.detail)) or None,
     }
     return entry_text({name: clean(value) for name, value in fields.items()})
 

@@ -6,7 +6,6 @@ other.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from fencepost.ledger.auditing import BEGUN, DONE, REFUSED, AuditAct, acting, ne
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.statements import clean, said
+from fencepost.ledger.dialects.statements import clean, said, said_json
 from fencepost.ledger.id_order import SLACK_US, first_id_at
 
 _WITHOUT_REASON = frozenset({Noted.ACKNOWLEDGED, Noted.UNACKNOWLEDGED})  # they change nothing of the job
@@ -59,7 +58,7 @@ def note(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
     """Add an entry in the transaction of `cursor`. An act of a person is also recorded in the audit."""
     values: dict[str, Any] = {name: clean(value) for name, value in about._asdict().items()}
     values |= {"by": said(about.by), "reason": said(about.reason)}
-    values["detail"] = None if about.detail is None else json.dumps(dict(about.detail))
+    values["detail"] = None if about.detail is None else said_json(about.detail)
     row = {"at": database.dialect.now(), "what": str(what), **values}
     database.dialect.execute(cursor, insert(database.tables.journal).values(row).inline())
     if about.by is not None and what in DONE_BY_PEOPLE:

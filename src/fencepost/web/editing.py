@@ -9,6 +9,7 @@ from datetime import datetime
 from fencepost.core.duration import typed_seconds
 from fencepost.core.schedule import Schedule, cron, every
 from fencepost.core.schedules.cron import dst_word
+from fencepost.core.schedules.fields import LONGEST
 from fencepost.core.tick import instant
 from fencepost.errors import InvalidParameters, InvalidSchedule
 
@@ -44,8 +45,8 @@ def read_edit(given: Mapping[str, str]) -> Edit:
         given.get("zone", "").strip() or "UTC",
         given.get("dst", "") or "auto",
     )
-    if len(when) > 200:
-        raise InvalidParameters("a schedule has at most 200 characters")
+    if len(when) > LONGEST:
+        raise InvalidParameters(f"a schedule has at most {LONGEST} characters")
     if when.lower().startswith("every "):
         return Edit(when, tz, dst, every(typed_seconds(when[len("every ") :], what="every"), tz=tz))
     if not when:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from fencepost.core.duration import is_plain_number, typed_seconds
+from fencepost.core.duration import is_duration, typed_seconds, whole_us
 from fencepost.core.nearest import suggestion
 from fencepost.core.states import RunState, WaitsFor
-from fencepost.errors import FencepostError, InvalidDuration, InvalidParameters
+from fencepost.core.tick import instant, microseconds, outside_calendar
+from fencepost.errors import InvalidDuration, InvalidParameters
 
 PAGE = 50  # runs: what one page reads and draws; a link leads to older ones
 _LONGEST_NAME = 200  # characters of a parameter's name; those that jobs declare for search have 60 at most
@@ -117,20 +118,24 @@ def read_instant(text: str, *, now: datetime, what: str) -> datetime:
     stripped = text.strip()
     if stripped.lower() == "now":
         return now
+    at_us = _age_us(stripped, now=now, what=what) if is_duration(stripped) else _time_us(stripped, what=what)
+    if wrong := outside_calendar(at_us):
+        raise InvalidParameters(f"{what}: {stripped[:40]!r} {wrong}")
+    return instant(at_us)
+
+
+def _age_us(text: str, *, now: datetime, what: str) -> int:
     try:
-        return now - timedelta(seconds=typed_seconds(stripped, what=what))
+        return microseconds(now) - whole_us(typed_seconds(text, what=what))
     except InvalidDuration as error:
-        if is_plain_number(stripped):
-            raise InvalidParameters(str(error)) from None
-    except (OverflowError, FencepostError):
-        raise InvalidParameters(f"{what}: {text[:40]!r} is too long ago") from None
+        raise InvalidParameters(str(error)) from None
+
+
+def _time_us(stripped: str, *, what: str) -> int:
     try:
         read = datetime.fromisoformat(stripped)
     except ValueError:
-        raise InvalidParameters(f"{what}: {text[:40]!r} is not a time; write 24h, or 2026-03-29T01:00Z") from None
+        raise InvalidParameters(f"{what}: {stripped[:40]!r} is not a time; write 24h, or 2026-03-29T01:00Z") from None
     if read.tzinfo is None:
-        raise InvalidParameters(f"{what}: {text[:40]!r} has no time zone; write {stripped[:40]}Z for UTC")
-    try:
-        return read.astimezone(UTC)
-    except OverflowError:  # with its offset, it is before the year 1 or after the year 9999
-        raise InvalidParameters(f"{what}: {text[:40]!r} is beyond all dates") from None
+        raise InvalidParameters(f"{what}: {stripped[:40]!r} has no time zone; write {stripped[:40]}Z for UTC")
+    return microseconds(read)

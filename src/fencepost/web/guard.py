@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 LARGEST_BODY = 262_144  # bytes: parameters of a run have at most 60,000, and a form spells them longer
 LONGEST_TARGET = 8_192  # bytes of a path with its query
 BODY_WITHIN_S = 30.0  # from its first byte to its last
-"""What is refused before it is known who asks, as the audit names it. It is counted by address and minute."""
 PASSING = "fencepost.passing"
 """Where the guard leaves what it knows of a request, for the pages."""
 
@@ -71,7 +70,7 @@ class _Refused(Exception):
     """A request is refused with this response."""
 
     def __init__(self, response: Response, why: str, *, act: str | None = None) -> None:
-        """`act` is what goes on record, if it does."""
+        """`act` is what goes on record, if it does: counted by address and minute, as it is not known who asks."""
         super().__init__(why)
         self.response = response
         self.act = act

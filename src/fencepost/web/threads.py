@@ -1,4 +1,7 @@
-"""Calls of the ledger, which wait, on threads of their own: few, so that pages cannot use up its connections."""
+"""Calls of the ledger, which wait, on threads of their own: few, so that pages cannot use up its connections.
+
+Where the pages are mounted in a process with a node, `run.transaction()` and `enqueue` of its jobs use the same ones.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from anyio.lowlevel import current_token
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_AT_ONCE = 8  # calls on one event loop; some wait when the connections of the ledger are in use (`POOL_SIZE`)
+MOST_AT_ONCE = 4  # calls on one event loop, each with one connection at a time: less than POOL_SIZE of the ledger
 _limiters: WeakKeyDictionary[object, anyio.CapacityLimiter] = WeakKeyDictionary()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fencepost.app.records.record import LedgerRecord, read_json
 from fencepost.core.audit import Break
-from fencepost.core.tick import instant
+from fencepost.core.tick import instant, microseconds
 from fencepost.ledger.auditing import AuditRow
 
 
@@ -111,9 +111,10 @@ class VerifiedRecord(LedgerRecord):
 def _instant(at_us: Any) -> datetime | None:
     """Return the instant; None if a manual edit made it something that is no date."""
     try:
-        return instant(at_us)
+        at = instant(at_us)
     except (OverflowError, TypeError, ValueError):
         return None
+    return at if microseconds(at) == round(at_us) else None
 
 
 def _text(value: Any) -> str | None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from fencepost.core.schedules.base import LAST_US, Dues
-from fencepost.core.tick import microseconds
+from fencepost.core.schedules.base import Dues
+from fencepost.core.tick import microseconds, outside_calendar
 from fencepost.errors import InvalidSchedule
 
 _MOST = 10_000  # instants, all of which are stored in one row of the ledger
@@ -65,8 +65,8 @@ def instant_us(when: object, *, what: str) -> int:
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidSchedule(f"{what} {when!s} has no time zone; add one, as in 2026-01-01T00:00Z")
     at_us = microseconds(moment)
-    if not 0 <= at_us <= LAST_US:
-        raise InvalidSchedule(f"{what} {when!s} is outside the calendar, which runs from 1970 to 2199")
+    if wrong := outside_calendar(at_us):
+        raise InvalidSchedule(f"{what} {when!s} {wrong}")
     return at_us
 
 

@@ -19,7 +19,7 @@ from fencepost.core.schedules.calendar import Calendar, calendar_of, date_of, da
 from fencepost.core.tick import CRON_ALIASES
 from fencepost.errors import InvalidSchedule
 
-_LONGEST = 400  # characters: far more than any useful expression has
+LONGEST = 400  # characters: far more than any useful expression has
 _NAMES = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
 _SIZES = (60, 60, 24, 31, 12, 7)
 _UNITS = ("s", "m", "h")
@@ -37,8 +37,8 @@ def normalized(expression: object) -> str:
     """Return the expression in its normal form, or raise an error that names the wrong field."""
     if not isinstance(expression, str):
         raise InvalidSchedule(f"a cron expression must be a text, not {type(expression).__name__}")
-    if len(expression) > _LONGEST:
-        raise InvalidSchedule(f"a cron expression has at most {_LONGEST} characters; this one has {len(expression)}")
+    if len(expression) > LONGEST:
+        raise InvalidSchedule(f"a cron expression has at most {LONGEST} characters; this one has {len(expression)}")
     text = " ".join(expression.split()).upper()
     text = text.lower() if text.startswith("@") else text
     _parsed(text)

@@ -278,6 +278,11 @@ def said(text: Any) -> Any:
     return clean(MASKED.masked(text) if MASKED and isinstance(text, str) else text)
 
 
+def said_json(detail: Mapping[str, Any]) -> str:
+    """Return the details of an act as they are stored: as JSON, without the values of secrets, as `said` does."""
+    return MASKED.masked_json(json.dumps(dict(detail)))
+
+
 def _is_encodable(text: str) -> bool:
     try:
         text.encode()

@@ -41,6 +41,7 @@ from fencepost.ledger.dialects.statements import (
 _CLAIM = partial(tuple.__new__, Claim)
 _NOTHING = [None] * 5
 _WHOLE_EVERY_S = 0.5  # how often, at least, the whole queue is searched; see `QueueStart`
+_FROM_THE_FIRST = -(2**63)  # the least number of the column: what is due before 1970 waits in the queue as well
 _SUCCEEDED = {"succeeded"}
 
 _FIND = """
@@ -169,16 +170,17 @@ class QueueStart:
         self._known: dict[tuple[Any, ...], tuple[int, float]] = {}
 
     def of(self, wanted: ClaimRequest) -> int:
-        """Return the time to begin at; 0 for the whole queue."""
-        floor_us, until = self._known.get(wanted[1:3], (0, 0.0))
-        return floor_us if self._clock() < until else 0
+        """Return the time to begin at; `_FROM_THE_FIRST` for the whole queue."""
+        floor_us, until = self._known.get(wanted[1:3], (_FROM_THE_FIRST, 0.0))
+        return floor_us if self._clock() < until else _FROM_THE_FIRST
 
     def took(self, wanted: ClaimRequest, taken: Taken, *, from_us: int) -> None:
         """Record a batch, whose search began at `from_us`."""
         if taken.keyed or len(taken.claims) < wanted.limit:
             self._known.pop(wanted[1:3], None)
             return
-        until = self._known[wanted[1:3]][1] if from_us else self._clock() + _WHOLE_EVERY_S
+        is_whole = from_us == _FROM_THE_FIRST
+        until = self._clock() + _WHOLE_EVERY_S if is_whole else self._known[wanted[1:3]][1]
         self._known[wanted[1:3]] = (taken.claims[-1].available_at_us, until)
 
 
@@ -221,8 +223,8 @@ class HotPostgres(LedgerStatements):
         floor_us = floor.of(wanted)
         taken = self._take(connection, wanted, floor_us)
         count = len(taken.claims) + len(taken.keyed)
-        if count < wanted.limit and floor_us:
-            rest = self._take(connection, wanted._replace(limit=rounded(wanted.limit - count)), 0)
+        if count < wanted.limit and floor_us != _FROM_THE_FIRST:
+            rest = self._take(connection, wanted._replace(limit=rounded(wanted.limit - count)), _FROM_THE_FIRST)
             taken = Taken(rest.now_us, taken.claims + rest.claims, taken.keyed + rest.keyed)
         floor.took(wanted, taken, from_us=floor_us)
         return taken

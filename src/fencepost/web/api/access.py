@@ -21,7 +21,7 @@ from fencepost.core.rights import ALL_JOBS, HumanAct
 from fencepost.core.tick import instant
 from fencepost.core.words import ReasonWord
 from fencepost.web.api.calls import ApiCall
-from fencepost.web.api.fields import JobNames, Limit, Name, Reasoned, ReasonQuery
+from fencepost.web.api.fields import Duration, JobNames, Limit, Name, Reasoned, ReasonQuery, need_unit
 from fencepost.web.api.replies import ApiReply, page
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 
@@ -77,7 +77,7 @@ class NewToken(Reasoned):
 
     name: Name
     role: RoleName
-    expires_in: Annotated[str, Field(max_length=40, examples=["90d"])]
+    expires_in: Duration
     jobs: JobNames | None = None
 
 
@@ -196,6 +196,7 @@ def api_tokens(call: ApiCall, ended: bool = False) -> ApiReply:
 @ROUTES.post("/api-tokens", needs=_NEEDS, shows=NewApiTokenRecord, status=201)
 def add_api_token(call: ApiCall, body: NewToken) -> ApiReply:
     """Make an API token. Its secret is in this answer, and in no other one."""
+    need_unit(body.expires_in, "expires_in")
     return call.act(
         lambda: call.ask.access.add_api_token(
             body.name, body.role, expires_in=body.expires_in, jobs=body.jobs or (ALL_JOBS,), reason=body.reason

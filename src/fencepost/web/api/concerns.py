@@ -10,7 +10,7 @@ from fencepost.app.records.concerns import ChangeRecord, ConcernRecord
 from fencepost.app.records.results import DoneRecord
 from fencepost.core.rights import HumanAct
 from fencepost.web.api.calls import ApiCall
-from fencepost.web.api.fields import Reasoned, Text, Time
+from fencepost.web.api.fields import Duration, Reasoned, Text, Time, need_unit
 from fencepost.web.api.replies import ApiReply, page
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 
@@ -31,7 +31,7 @@ class Acknowledge(Named):
 
     reason: Text | None = Field(default=None, examples=["the bank is down, ann is on it"])
     until: Time | None = None
-    duration: Annotated[str, Field(max_length=40, examples=["2h"])] | None = None
+    duration: Duration | None = None
 
 
 @ROUTES.get("/now", needs=HumanAct.LOOK, shows=ApiPage(ConcernRecord))
@@ -49,6 +49,7 @@ def changes(call: ApiCall) -> ApiReply:
 @ROUTES.post("/now/acknowledge", needs=HumanAct.ACKNOWLEDGE, shows=DoneRecord)
 def acknowledge(call: ApiCall, body: Acknowledge) -> ApiReply:
     """Say that you know of something. It needs a person again when its time is over, or when it happens anew."""
+    need_unit(body.duration, "duration")
     ends = {"until": body.until, "duration": body.duration}
     return call.act(
         lambda: call.ask.concerns.acknowledge(body.what, body.id, note=body.reason, **ends),

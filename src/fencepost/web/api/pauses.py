@@ -12,7 +12,7 @@ from fencepost.app.records.versions import pause_version
 from fencepost.core.identity import LONGEST_NAME
 from fencepost.core.rights import HumanAct
 from fencepost.web.api.calls import ApiCall
-from fencepost.web.api.fields import NeedsReason, Reasoned, Time
+from fencepost.web.api.fields import Duration, NeedsReason, Reasoned, Time, need_unit
 from fencepost.web.api.replies import ApiReply, page
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 
@@ -26,7 +26,7 @@ class PauseBody(NeedsReason):
 
     queue: Queue | None
     until: Time | None = None
-    duration: Annotated[str, Field(max_length=40, examples=["2h"])] | None = None
+    duration: Duration | None = None
 
 
 class ResumeBody(Reasoned):
@@ -47,6 +47,7 @@ def pause(call: ApiCall, body: PauseBody) -> ApiReply:
 
     `If-Match` has the `version` of the pause that was seen; `If-None-Match: *` pauses only what is not paused.
     """
+    need_unit(body.duration, "duration")
     expect = pause_version(None) if call.is_new else call.expect
     return call.act(
         lambda: call.ask.pauses.pause(

@@ -26,6 +26,7 @@ from fencepost.web.api.fields import (
     LARGEST_ID,
     MOST_ON_A_PAGE,
     Body,
+    Duration,
     Edge,
     JobFilter,
     Limit,
@@ -36,6 +37,7 @@ from fencepost.web.api.fields import (
     TextFilter,
     Time,
     TimeFilter,
+    need_unit,
 )
 from fencepost.web.api.replies import ApiReply, page, reply
 from fencepost.web.api.routes import ApiPage, ApiRoutes
@@ -52,7 +54,7 @@ class Trigger(Body):
     params: Params = Field(default_factory=dict, examples=[{"account": 7}])
     reason: Text | None = Field(default=None, examples=["the auditor asked"])
     at: Time | None = None
-    delay: Annotated[str, Field(max_length=40, examples=["1h"])] | None = None
+    delay: Duration | None = None
     key: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None
     again: bool = False
@@ -212,6 +214,7 @@ def trigger(call: ApiCall, body: Trigger) -> ApiReply:
         queue = call.ask.run(made.run_id).queue if pauses else ""
         return {"paused": next((each.sentence for each in pauses if each.concerns(queue)), None)}
 
+    need_unit(body.delay, "delay")
     given = body.model_dump(exclude={"job", "params"})
     return call.act(
         lambda: call.ask.trigger(body.job, body.params, **given),

@@ -13,11 +13,12 @@ from fencepost.app.records.versions import schedule_version
 from fencepost.core.identity import canonical_json
 from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import Schedule, schedule_from_json
+from fencepost.core.schedules.fields import LONGEST
 from fencepost.core.schedules.written import written
 from fencepost.core.tick import microseconds
 from fencepost.errors import InvalidSchedule, NotInLedger
 from fencepost.web.api.calls import ApiCall
-from fencepost.web.api.fields import JobFilter, Limit, Name, Paused, Reasoned, ReasonQuery
+from fencepost.web.api.fields import JobFilter, Limit, Name, Paused, Reasoned, ReasonQuery, need_unit
 from fencepost.web.api.replies import ApiReply, page, reply
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 from fencepost.web.api.runs import Params
@@ -66,7 +67,7 @@ def preview(
     call: ApiCall,
     *,
     of: Annotated[
-        str, Query(min_length=1, max_length=200, description="A schedule, a job, a cron expression, or `every 5m`.")
+        str, Query(min_length=1, max_length=LONGEST, description="A schedule, a job, a cron expression, or `every 5m`.")
     ],
     tz: Annotated[str, Query(max_length=60, description="The time zone of an expression.")] = "UTC",
     count: Annotated[int, Query(ge=0, le=500)] = 5,
@@ -121,6 +122,7 @@ def delete(call: ApiCall, schedule_id: ScheduleId, reason: ReasonQuery = None, e
 @ROUTES.post("/schedules/{schedule_id:path}/pause", needs=HumanAct.PAUSE_SCHEDULE, shows=ScheduleRecord)
 def pause(call: ApiCall, schedule_id: ScheduleId, body: Paused) -> ApiReply:
     """Plan nothing more until it is resumed, or until the pause ends by itself."""
+    need_unit(body.duration, "duration")
     return call.act(
         lambda: call.ask.schedules.pause(
             schedule_id, reason=body.reason, until=body.until, duration=body.duration, expect=call.expect
