@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from fencepost.access.authority import CALLER, Authority
 from fencepost.app.records import OutlookRecord, ScheduleRecord
+from fencepost.app.schedules import Some
 from fencepost.core.duration import Duration
 from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import Schedule
@@ -94,13 +95,7 @@ class AuthorizedSchedules:
         )
 
     def list(
-        self,
-        *,
-        job: str | None = None,
-        jobs: Collection[str] | None = None,
-        ids: Collection[str] | None = None,
-        after_id: str = "",
-        limit: int = 1000,
+        self, *, job: str | None = None, jobs: Some = None, ids: Some = None, after_id: str = "", limit: int = 1000
     ) -> list[ScheduleRecord]:
         """Return schedules by id: of a job, of some jobs, or with some ids; go on after the last one's id."""
         return self._authority.looks(

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from fencepost.engine.requesting import KnownJob
     from fencepost.ledger.ledger import Ledger
 
+Some = Collection[str] | None
+"""Only these; None: all."""
+
 
 class Schedules:
     """The schedules of a ledger: ``app.schedules``, and ``app.operations.schedules``."""
@@ -86,13 +89,7 @@ class Schedules:
         return ScheduleRecord.of(schedules.schedule(self._ledger, id, check=check))
 
     def list(
-        self,
-        *,
-        job: str | None = None,
-        jobs: Collection[str] | None = None,
-        ids: Collection[str] | None = None,
-        after_id: str = "",
-        limit: int = 1000,
+        self, *, job: str | None = None, jobs: Some = None, ids: Some = None, after_id: str = "", limit: int = 1000
     ) -> list[ScheduleRecord]:
         """Return schedules by id: of a job, of some jobs, or with some ids. For the next page, pass the last id."""
         visible, most = self._scope.visible, page_limit(limit)
