@@ -25,7 +25,7 @@ from fencepost.core.misfire import Misfire
 from fencepost.core.noted import Noted
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
-from fencepost.core.schedule import schedule_from_json
+from fencepost.core.schedule import schedule_from_json, window_start
 from fencepost.core.schedules.at import At
 from fencepost.core.search_keys import search_keys
 from fencepost.core.tick import spelled_us
@@ -83,11 +83,12 @@ class StoredSchedule(NamedTuple):
 
 
 class MissedTicks(NamedTuple):
-    """Due times that were not planned: the first, the last and their number."""
+    """Due times that were not planned: the first, the last, their number, and the start of the first one's window."""
 
     first_due_at: int
     due_at: int
     ticks: int
+    window_start: int | None
 
 
 class DueRules(NamedTuple):
@@ -107,7 +108,7 @@ def _missed(spec: str, after_us: int, until_us: int) -> MissedTicks | None:
     first, last = schedule.due_after(after_us), schedule.due_before(until_us + 1)
     if first is None or last is None or first > last:
         return None
-    return MissedTicks(first, last, schedule.count(after_us, until_us))
+    return MissedTicks(first, last, schedule.count(after_us, until_us), window_start(schedule, first))
 
 
 def _names_instants(spec: str) -> bool:
@@ -306,6 +307,7 @@ def _skipped(which: NewSchedule, missed: MissedTicks, *, type: str, generation: 
         first_due_at_us=missed.first_due_at,
         due_at_us=missed.due_at,
         ticks=missed.ticks,
+        window_start_us=missed.window_start,
         window_end_us=missed.due_at,
         generation=generation,
         state="skipped",
