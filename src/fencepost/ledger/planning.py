@@ -27,9 +27,7 @@ from fencepost.ledger.run_rows import PASSED_KINDS, insert_sql, passed
 from fencepost.ledger.search_keys import index_planned
 from fencepost.ledger.serving import Unserved, note_unserved, queue_of, served_now
 
-# Half of what is planned ahead. Sleeping nodes are notified only of runs that are due sooner, which were planned late.
-# Looks have shown them the due times of the others before these were planned, and they wake then, whoever planned them;
-# a schedule that is made, changed, resumed or served again notifies them, so that they look.
+# Sleeping nodes know of later due times from a look: what makes new ones (`ScheduleChange`, `serving`) notifies them.
 _SOON_US = 1_000_000
 
 
