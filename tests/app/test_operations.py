@@ -316,6 +316,12 @@ class TestWhy:
         assert answer.became is Became.SKIPPED
         assert answer.sentence.endswith(f"was skipped: overlap is forbid; run {holder} held 'job:settle'")
 
+    def test_of_another_reason_it_is_not_said_that_another_held_its_key(self, app: App) -> None:
+        at_us = hours_ago(app, 2)
+        self.due(app, at_us, state="running", started_at=at_us)
+        self.due(app, at_us + HOUR_US, state="skipped", why="paused", ended_at=at_us + HOUR_US)
+        assert self.why(app, at_us + HOUR_US).sentence.endswith("was skipped: paused")
+
     def test_it_waits_for_its_key(self, app: App) -> None:
         at_us = hours_ago(app, 0)
         self.due(app, at_us, state="waiting", waits_for="key", why="its exclusive key is taken by run 1")

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from fencepost import App, every
 from fencepost.app.composing import publish
+from fencepost.app.records import WindowRecord
 from fencepost.core.identity import request_hash
 from fencepost.core.noted import Noted
+from fencepost.core.schedule import schedule_to_json
+from fencepost.core.tick import instant
 from fencepost.engine.why import Became
 from fencepost.errors import AlreadyRequested, InvalidParameters, StateChanged
 from fencepost.ledger import history
@@ -18,6 +22,8 @@ from fencepost.ledger.history import RunRow
 from fencepost.ledger.pruning import Retention, prune
 from fencepost.ledger.roots import Root, root_of
 from tests.access.scene import set_run
+
+HOUR_US = 3_600_000_000
 
 
 @pytest.fixture
@@ -139,6 +145,52 @@ def test_a_due_time_that_was_passed_over_is_repeated_like_any_run_of_its_job(app
     set_run(app, settled, state=state, schedule="settle", ended_at=app.ledger.now_us(), **unknown)
     for params, key in ((None, "account:4"), ({"account": 5}, "account:5")):
         assert ops.run(ops.retry(settled, params=params, by="ann", again=True)).exclusive_key == key
+
+
+class TestTheWindowOfWhatAPausePassedOver:
+    """It was empty: it began where it ends, so that a repetition succeeded and did nothing."""
+
+    @pytest.fixture
+    def paused(self, app: App) -> RunRow:
+        """The record of three hours that a pause passed over."""
+        ops = app.operations
+        ops.schedules.pause("settle", by="ann")
+        table, hours = app.ledger.tables.schedule, 3 * HOUR_US + 5
+        before = update(table).where(table.c.id == "settle").values(planned_through=app.ledger.now_us() - hours)
+        app.ledger.write(lambda cursor: app.ledger.change(cursor, before))
+        ops.schedules.resume("settle", by="ann")
+        [row] = ops.runs(schedule="settle")
+        assert (row.state, row.why, row.ticks) == ("skipped", "paused", 3)
+        return row_of(app, row.id)
+
+    @pytest.fixture
+    def whole(self, paused: RunRow) -> WindowRecord:
+        """From the due time before the first hour to the last."""
+        return WindowRecord(instant((paused.first_due_at or 0) - HOUR_US), instant(paused.due_at or 0))
+
+    @pytest.mark.parametrize("is_of_an_earlier_version", [False, True])
+    def test_it_is_that_of_all_its_due_times(
+        self, app: App, paused: RunRow, whole: WindowRecord, *, is_of_an_earlier_version: bool
+    ) -> None:
+        if is_of_an_earlier_version:
+            set_run(app, paused.id, window_start=None)
+        else:
+            assert app.operations.run(paused.id).window == whole
+        for params in (None, {"account": 2}):
+            made = app.operations.run(app.operations.retry(paused.id, params=params, by="ann", again=True))
+            assert (made.window, made.ticks) == (whole, 3)
+        window_us = ((paused.first_due_at or 0) - HOUR_US, paused.due_at or 0)
+        assert made.request_hash == request_hash("settle", {"account": 2}, window_us=window_us)
+
+    @pytest.mark.parametrize("kind", ["sqlite"])
+    @pytest.mark.parametrize("spec", [every("7h"), every("30m"), every("1h", start="2020-01-01T00:13Z")])
+    def test_it_is_not_guessed_by_another_schedule(self, app: App, paused: RunRow, spec: Any) -> None:
+        set_run(app, paused.id, window_start=None)
+        table = app.ledger.tables.schedule
+        changed = update(table).where(table.c.id == "settle").values(spec=schedule_to_json(spec))
+        app.ledger.write(lambda cursor: app.ledger.change(cursor, changed))
+        made = row_of(app, app.operations.retry(paused.id, by="ann"))
+        assert (made.window_start, made.window_end) == (None, paused.window_end)
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from fencepost import App, Skip, cron
 from fencepost.app.composing import publish
@@ -353,16 +354,58 @@ class TestCoalesced:
             assert f"fencepost retry {whole.id}" in (whole.error or "")
             one.end(held, one.execute(held))
 
-    def declared(self, shop: Shop, broken: list[int]) -> Any:
+    def test_what_a_pause_passed_over_is_repeated_as_a_whole(self, shop: Shop) -> None:
+        """Its window was empty: the repetition read nothing, succeeded, and a back-fill knew nothing of it."""
+        seen: set[tuple[str, str]] = set()
+        handle = self.declared(shop, [], seen)
+        passed = self.passed_over(shop, handle)
+        with hand(shop) as one:
+            whole = one.play(shop.app.operations.retry(passed.id, by="ann"))
+        assert (whole.state, shop.settled()) == ("succeeded", list(range(1, 31)))
+        assert seen == {("2026-01-01 02:00:00", "2026-01-04 02:00:00")}
+        row = _backfilled(shop, handle, DAY + timedelta(days=1))
+        assert (row.state, f"completed as part of run {whole.id}" in (row.why or "")) == ("skipped", True)
+
+    def test_nor_is_that_done_where_one_of_its_windows_was_back_filled(self, shop: Shop) -> None:
+        handle = self.declared(shop, [])
+        passed = self.passed_over(shop, handle)
+        second = _backfilled(shop, handle, DAY + timedelta(days=1))
+        with hand(shop) as one:
+            whole = one.play(shop.app.operations.retry(passed.id, by="ann"))
+        assert (second.state, whole.state) == ("succeeded", "dead")
+        assert f"2026-01-02T02:00:00Z to 2026-01-03T02:00:00Z (run {second.id})" in (whole.error or "")
+
+    def passed_over(self, shop: Shop, handle: Any) -> Any:
+        """Three days that a pause passed over, until midnight after the third."""
+        publish(shop.app)
+        ledger, schedules = shop.app.ledger, shop.app.operations.schedules
+        schedules.pause(handle.name, by="ann")
+        through, until = (round((DAY + timedelta(days=days)).timestamp() * 1e6) for days in (-0.5, 2.5))
+        table = ledger.tables.schedule
+        past = update(table).where(table.c.id == handle.name).values(planned_through=through, paused_until=until)
+        ledger.write(lambda cursor: ledger.change(cursor, past))
+        schedules.resume(handle.name, by="ann")
+        [row] = shop.app.operations.runs(job=handle.name)
+        assert (row.state, row.ticks) == ("skipped", 3)
+        return row
+
+    def declared(self, shop: Shop, broken: list[int], seen: set[Any] | None = None) -> Any:
         shop.fill(range(1, 31))
 
         def process(order: Any) -> Any:
             if order.id in broken:
                 raise ValueError("it is broken")
+            if seen is not None:
+                seen.add((str(order.since)[:19], str(order.upto)[:19]))
             return order
 
+        class Settle(settling(process)):  # type: ignore[misc]
+            read = keyset(
+                QUERY.replace("id, amount", "id, amount, :window_start AS since, :window_end AS upto"), key="id"
+            )
+
         words = {"retries": 0, "overlap": "allow"}
-        return shop.bulk(settling(process), cron("0 2 * * *"), **words)
+        return shop.bulk(Settle if seen is not None else settling(process), cron("0 2 * * *"), **words)
 
     def asked_for_three_days(self, shop: Shop, handle: Any, days: int = 3) -> int:
         publish(shop.app)

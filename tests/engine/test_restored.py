@@ -203,6 +203,7 @@ class TestANodeThatKnowsMore:
         assert not node.same.is_held
         [row] = history.runs(scene.ledger)
         assert (row.state, row.why, row.schedule, row.ticks) == ("skipped", "restored: unknown", "s", 4)
+        assert row.window_start == (row.first_due_at or 0) - MINUTE_US
         assert schedule(scene.ledger, "s").planned_through == known_us
         [made] = requests.enqueue(scene.ledger, [Requested("add", "manual")])
         assert made.run_id > 40

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from fencepost.core.identity import request_key
+from fencepost.core.identity import request_key, tick_key
 from fencepost.core.runs import Requested
 from fencepost.errors import InvalidSetting, NoSuchJob, NoSuchRun
 from fencepost.ledger import history, jobs, journal, nodes, requests
@@ -120,6 +120,21 @@ class TestWhy:
         assert [run.id for run in history.why(ledger, "s", 50)] == [stretch]
         assert history.why(ledger, "s", 15) == []
         assert history.why(ledger, "s", 51) == []
+
+    @pytest.mark.parametrize("state", ["skipped", "misfired", "succeeded"])
+    def test_a_stretch_is_found_behind_however_many_back_fills_within_it(self, ledger: Ledger, state: str) -> None:
+        """Its row is due at its end: twenty runs that were due before that hid it, as if there were no record."""
+        key = tick_key("s", 90)
+        [whole] = enqueued(
+            ledger, 1, schedule="s", due_at_us=90, first_due_at_us=10, ticks=9, state=state, origin_key=key
+        )
+        for due_us in (60, 70, 80) * 7:
+            enqueued(ledger, 1, schedule="s", due_at_us=due_us)
+        for names in (None, ["settle"]):
+            assert [run.id for run in history.why(ledger, "s", 10, jobs=names)] == [whole]
+            assert history.why(ledger, "s", 60, jobs=names)[0].id == whole
+            assert history.why(ledger, "s", 9, jobs=names) == []
+        assert history.why(ledger, "s", 10, jobs=["other"]) == []
 
     def test_the_ticks_own_run_comes_before_those_that_repeat_it(self, ledger: Ledger) -> None:
         [first] = enqueued(ledger, 1, schedule="s", due_at_us=10, first_due_at_us=10)

@@ -60,7 +60,11 @@ def _of_schedule_and_jobs(scene: Scene) -> object:
     return runs(Metered(scene), RunFilter(schedule="often", jobs=JOBS), limit=20)
 
 
-QUESTIONS = (_parts, _holders, _waiters, _by_node, _of_schedule, _of_schedule_and_jobs)
+def _why(scene: Scene) -> object:
+    return history.why(Metered(scene), "often", 100, jobs=JOBS)
+
+
+QUESTIONS = (_parts, _holders, _waiters, _by_node, _of_schedule, _of_schedule_and_jobs, _why)
 
 
 @pytest.fixture
@@ -73,7 +77,10 @@ def scene(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 def _add(scene: Scene, count: int) -> None:
     row = RUN | {"job": "'job'", "state": "'succeeded'", "schedule": "'often'", "due_at": "n.n"}
-    insert_many(scene, "run", row | {"id": f"n.n + {scene.last_id()}"}, count)
+    ids = f"n.n + {scene.last_id()}"
+    is_lite = scene.ledger.dialect.name == "sqlite"
+    key = f"('tick:' || ({ids}) || ':often')" if is_lite else f"concat('tick:', {ids}, ':often')"
+    insert_many(scene, "run", row | {"id": ids, "origin_key": key}, count)
     if scene.ledger.dialect.weighs_sorting:  # by what it knows of the table, as a server does after a while by itself
         analyze(scene)
 

@@ -114,6 +114,7 @@ class TestAtRunTime:
         changed = schedules.put(ledger, new(spec=HOURLY))
         [run] = history.runs(ledger)
         assert (run.state, run.why, run.ticks, run.schedule) == ("skipped", "schedule changed", 10, "nightly")
+        assert run.window_start == (run.first_due_at or 0) - 60 * SECOND_US  # of its form then
         assert changed.next_due_at is not None
         assert changed.next_due_at > changed.planned_through >= (run.due_at or 0)
 
@@ -213,6 +214,7 @@ class TestInstants:
         [run] = history.runs(ledger)
         assert (run.state, run.why) == ("skipped", "the time had passed when the schedule was made")
         assert (run.first_due_at, run.due_at, run.ticks) == (*dues[:2], 2)
+        assert (run.window_start, run.window_end) == (None, dues[1])  # there is no due time before the first
         assert history.why(ledger, "nightly", dues[0]) == [run]
 
     def test_a_deploy_a_day_later_runs_nothing_by_surprise_and_says_so_once(self, ledger: Ledger) -> None:

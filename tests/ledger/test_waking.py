@@ -6,7 +6,7 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -14,9 +14,14 @@ import psycopg
 import pytest
 
 from fencepost.core.runs import Requested
+from fencepost.core.schedule import every, schedule_to_json
+from fencepost.ledger import schedules
 from fencepost.ledger.claiming import claim
+from fencepost.ledger.deploys import sync_code
 from fencepost.ledger.dialects.postgres_listening import LedgerListener
 from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.schedule_rows import NewSchedule
+from fencepost.ledger.serving import Served, bring_back
 from fencepost.ledger.waking import Listener, listener
 from fencepost.testing import until
 from testbed.postgres import Postgres
@@ -114,6 +119,38 @@ class TestNotifications:
             waiting = Waiting(here)
             claim(scene.connection, node="other", jobs=("job",), queues=("default",), limit=1, decide=replaces)
             assert waiting.ends() is True
+
+    @pytest.mark.parametrize("what", ["made", "changed", "resumed", "declared", "served again"])
+    def test_due_time_that_no_look_has_shown_wakes(self, scene: Scene, what: str) -> None:
+        """Another node may plan it and not take it: who slept found the run with its next look, up to 3 s late."""
+        ledger, new = scene.ledger, NewSchedule("s", "job", schedule_to_json(every("5s")))
+        if what not in ("made", "declared"):
+            schedules.put(ledger, new)
+        if what == "resumed":
+            schedules.pause(ledger, "s")
+        if what == "served again":
+            scene.change("UPDATE {schedule} SET no_node_since = 1")
+        act: Callable[[], object] = {
+            "made": lambda: schedules.put(ledger, new),
+            "changed": lambda: schedules.put(ledger, new._replace(spec=schedule_to_json(every("3s")))),
+            "resumed": lambda: schedules.resume(ledger, "s"),
+            "declared": lambda: sync_code(ledger, generation=1, jobs=["job"], schedules=[new]),
+            "served again": lambda: bring_back(scene.connection, Served([(["job"], ["default"])])),
+        }[what]
+        with listening(ledger) as here:
+            waiting = Waiting(here)
+            act()
+            assert waiting.ends() is True
+
+    def test_schedule_that_is_not_planned_wakes_nobody(self, scene: Scene) -> None:
+        ledger, new = scene.ledger, NewSchedule("s", "job", schedule_to_json(every("5s")))
+        schedules.put(ledger, new)
+        with listening(ledger) as here:
+            while here.wait(0.05):
+                pass
+            schedules.pause(ledger, "s")
+            schedules.put(ledger, new._replace(params='{"a":1}'))
+            assert here.wait(0.2) is False
 
     def test_who_waits_lets_go_of_the_connection_when_closed(self, scene: Scene) -> None:
         with listening(scene.ledger) as here:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,12 @@ import pytest
 from fencepost.fence.databases import Sqlite
 from fencepost.testing.simulation import FAULTS, SimulatedFault, scenario, simulate
 from fencepost.testing.simulation.command import main
+from fencepost.testing.simulation.connections import SimulatedServer
+from fencepost.testing.simulation.hub import Hub, Process
 from fencepost.testing.simulation.kept import KeptSeed, keep, kept_in, shrunk
+from fencepost.testing.simulation.ledger_file import effects_file
 from fencepost.testing.simulation.lives.plan import ACTS, AWAITED, is_life, life
+from fencepost.testing.simulation.weather import COMMIT, LATE, LEDGER, Shot, Weather
 
 KEPT = Path(__file__).with_name("kept.jsonl")
 SMOKE = 60  # of the thousands that `make simulate` plays
@@ -57,13 +62,47 @@ def an_open_fence():
 
 
 def test_a_fence_that_lets_everybody_through_is_found_out():
-    # Seed 198 finds it today; most seeds have no writer that is late at the wrong moment.
-    outcomes = (simulate(seed, patch=an_open_fence) for seed in range(196, 400))
+    # Seed 347 finds it today; most seeds have no writer that is late at the wrong moment.
+    outcomes = (simulate(seed, patch=an_open_fence) for seed in range(345, 600))
     found = next(each for each in outcomes if "no stale write" in {violation.checker for violation in each.violations})
     smallest = shrunk(found, patch=an_open_fence)
     assert smallest.violations
     assert len(smallest.plan.faults) <= len(found.plan.faults)
     assert not simulate(found.seed).violations
+
+
+def test_a_late_commit_happens_after_its_sender_has_given_up():
+    """It came half a second later at most, and the sender waits for longer: mostly it had not given up yet."""
+    for number in range(20):
+        hub, weather, file = Hub(number), Weather(), effects_file()
+        file.empty()
+        server = SimulatedServer(hub, file, weather, latency_s=0.001, timeout_s=2 / 3)
+        seen: list[str] = []
+        weather.aim(0, LEDGER, Shot(LATE, at=COMMIT))
+        hub.spawn(Process("node", 1), "sender", lambda: _send(server, seen))  # noqa: B023 - it runs in here
+        hub.spawn(Process("world", 0), "observer", lambda: _observe(server, seen))  # noqa: B023 - as above
+        hub.run(5)
+        hub.over()
+        assert hub.failures == []
+        assert seen == ["given up", "there"]
+
+
+def _send(server, seen):
+    connection = server.connect(Process("node", 1), 0)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO sim_input (id) VALUES (1)")
+    with pytest.raises(sqlite3.Error):
+        connection.commit()
+    seen.append("given up")
+
+
+def _observe(server, seen):
+    while True:
+        server.hub.wait(0.005)
+        with server.file.connected() as connection:
+            if connection.execute("SELECT id FROM sim_input").fetchall():
+                seen.append("there")
+                return
 
 
 def test_without_faults_there_is_nothing_to_find():

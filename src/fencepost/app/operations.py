@@ -46,6 +46,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.recording import Enqueued, record
 from fencepost.ledger.renaming import present_name
 from fencepost.ledger.requests import Cancelled, Retried
+from fencepost.ledger.unplanned import with_window
 
 if TYPE_CHECKING:
     from fencepost.app.bulk import BulkJob
@@ -296,7 +297,8 @@ class Operations(JobActs):
         Raise `AlreadyRequested` while a repetition of it has not ended, unless `again` is set.
         """
         who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RETRY, expect)
-        changed = None if params is None else changed_request(self._run(run_id), params, check, self.known)
+        row = None if params is None else with_window(self._ledger, self._run(run_id))
+        changed = None if row is None or params is None else changed_request(row, params, check, self.known)
         given: dict[str, Any] = {"by": who, "reason": reason, "again": again, "changed": changed, "check": check}
         with acting(self._scope):
             made = requests.retry(self._ledger, existing_run_id(run_id), **given)

@@ -56,14 +56,20 @@ class Replace:
 Decision = Start | SkipRun | Wait | Replace
 
 START, WAIT, REPLACE = Start(), Wait(), Replace()
-SKIP = SkipRun("the previous run has not ended, and overlap is forbid")
+_FORBIDDEN = "overlap is forbid"
+SKIP = SkipRun(f"the previous run has not ended, and {_FORBIDDEN}")
 # Both runs were due, and the other one got the key in the same claim.
-SKIP_LATE = SkipRun("the previous run had not started when this one came due, and overlap is forbid")
+SKIP_LATE = SkipRun(f"the previous run had not started when this one came due, and {_FORBIDDEN}")
 
 
 def lost_to_catching_up(holder: int, ticks: int) -> str:
     """Say why a tick is skipped that lost to run `holder`, which makes good for `ticks` due times before it."""
-    return f"run {holder}, which makes good for {ticks} missed due times, has not ended, and overlap is forbid"
+    return f"run {holder}, which makes good for {ticks} missed due times, has not ended, and {_FORBIDDEN}"
+
+
+def was_kept_out(reason: str | None) -> bool:
+    """Whether a run was skipped because another one had its exclusive key, by the reason that is stored with it."""
+    return reason is not None and _FORBIDDEN in reason
 
 
 def exclusive_key(

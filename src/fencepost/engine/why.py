@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fencepost.core.overlap import was_kept_out
 from fencepost.core.rights import ANOTHER_JOB, Scope
 from fencepost.core.schedule import describe, schedule_from_json
 from fencepost.core.states import RunState, WaitsFor
@@ -278,8 +279,8 @@ _DESCRIPTIONS: Mapping[str, tuple[Became, Callable[[RunRow], str]]] = {
 
 
 def _held_by(ledger: Ledger, run: RunRow, scope: Scope) -> str:
-    """Name the run that had the exclusive key when this one was skipped."""
-    if run.exclusive_key is None or run.ended_at is None:
+    """Name the run that had the exclusive key, if this one was skipped because of that."""
+    if run.exclusive_key is None or run.ended_at is None or not was_kept_out(run.why):
         return ""
     others = history.runs(ledger, RunFilter(exclusive_key=run.exclusive_key), before_id=run.id, limit=_LOOK_BACK)
     for other in others:

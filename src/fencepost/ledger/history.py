@@ -325,16 +325,18 @@ def why(
     """
     c = database.tables.run.c
     # Stretches of a schedule do not overlap: runs that cover a time are among the first that are due at it or later.
-    query = (
-        whole_runs(database).where(c.schedule == schedule_id, c.due_at >= at_us).order_by(c.due_at, c.id).limit(limit)
-    )
+    after = whole_runs(database).where(c.schedule == schedule_id, c.due_at >= at_us).order_by(c.due_at, c.id)
+    query = after.limit(limit)
     if jobs is not None:
         query = query.where(c.job.in_(sorted(jobs)))
+    # A stretch is due at its end: runs that were requested for due times within it come before it, however many.
+    planned = after.where(c.origin_key.like("tick:%")).limit(1)
 
     def work(cursor: Cursor) -> list[RunRow]:
-        found = (RunRow(*row) for row in database.rows(cursor, query))
-        covering = (row for row in found if _covers(row, at_us) and not is_own_root(row.id, row.root))
-        return sorted(covering, key=lambda row: row.id)
+        found = {row.id: row for each in (query, planned) for row in map(RunRow._make, database.rows(cursor, each))}
+        allowed = (row for row in found.values() if jobs is None or row.job in jobs)
+        covering = (row for row in allowed if _covers(row, at_us) and not is_own_root(row.id, row.root))
+        return sorted(covering, key=_id_of)
 
     return (connection or database).read(work)
 

@@ -27,7 +27,7 @@ from fencepost.ledger.run_rows import PASSED_KINDS, insert_sql, passed
 from fencepost.ledger.search_keys import index_planned
 from fencepost.ledger.serving import Unserved, note_unserved, queue_of, served_now
 
-# Sleeping nodes poll within this time anyway, so they are not notified of runs that are due later.
+# Sleeping nodes know of later due times from a look: what makes new ones (`ScheduleChange`, `serving`) notifies them.
 _SOON_US = 1_000_000
 
 

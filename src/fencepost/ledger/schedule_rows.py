@@ -25,7 +25,7 @@ from fencepost.core.misfire import Misfire
 from fencepost.core.noted import Noted
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
-from fencepost.core.schedule import schedule_from_json
+from fencepost.core.schedule import schedule_from_json, window_start
 from fencepost.core.schedules.at import At
 from fencepost.core.search_keys import search_keys
 from fencepost.core.tick import spelled_us
@@ -33,6 +33,7 @@ from fencepost.core.ticking import Ticking
 from fencepost.errors import InvalidPolicy, NoSuchSchedule
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.journal import About, note
 from fencepost.ledger.recording import record
 from fencepost.ledger.replanning import plan_again
@@ -83,11 +84,12 @@ class StoredSchedule(NamedTuple):
 
 
 class MissedTicks(NamedTuple):
-    """Due times that were not planned: the first, the last and their number."""
+    """Due times that were not planned: the first, the last, their number, and the start of the first one's window."""
 
     first_due_at: int
     due_at: int
     ticks: int
+    window_start: int | None
 
 
 class DueRules(NamedTuple):
@@ -107,7 +109,7 @@ def _missed(spec: str, after_us: int, until_us: int) -> MissedTicks | None:
     first, last = schedule.due_after(after_us), schedule.due_before(until_us + 1)
     if first is None or last is None or first > last:
         return None
-    return MissedTicks(first, last, schedule.count(after_us, until_us))
+    return MissedTicks(first, last, schedule.count(after_us, until_us), window_start(schedule, first))
 
 
 def _names_instants(spec: str) -> bool:
@@ -125,6 +127,7 @@ class ScheduleChange:
         self._cursor = cursor
         self._dues = dues
         self._why = why
+        self._has_notified = False
         self._now_us = database.dialect.now_us(cursor)
 
     @property
@@ -135,17 +138,19 @@ class ScheduleChange:
     def insert(self, new: NewSchedule, origin: str, generation: int) -> bool:
         """Add a schedule that is planned from now on; return False if the id exists by now."""
         begin_us = self._begin(new)
+        next_due_at = self._dues.next_due(new.spec, begin_us)
         values = new._asdict() | {
             "origin": origin,
             "generation": generation,
             "planned_through": begin_us,
-            "next_due_at": self._dues.next_due(new.spec, begin_us),
+            "next_due_at": next_due_at,
             "created_at": self._now_us,
             "updated_at": self._now_us,
         }
         is_new = self._database.dialect.insert_row(self._cursor, self._database.tables.schedule, values)
         if is_new:
             self._skip_passed_instants(new, generation, _BEFORE_ALL, begin_us)
+            self._notify(next_due_at)
         return is_new
 
     def rewrite(self, row: StoredSchedule, new: NewSchedule, origin: str, generation: int) -> None:
@@ -168,6 +173,7 @@ class ScheduleChange:
         values["planned_through"] = through_us
         values["next_due_at"] = None if is_paused else self._dues.next_due(new.spec, through_us)
         self._update(row, values)
+        self._notify(values["next_due_at"])
 
     def rename(self, row: StoredSchedule, job: str) -> StoredSchedule:
         """Assign the schedule to the same job under its new name; no due time is missed. Return the new row."""
@@ -186,6 +192,7 @@ class ScheduleChange:
         next_due_at = self._dues.next_due(row.spec, through_us)
         values = _NOT_PAUSED | {"planned_through": through_us, "next_due_at": next_due_at}
         self._update(row, values)
+        self._notify(next_due_at)
         return row._replace(**values)
 
     def end_pause(self, row: StoredSchedule) -> StoredSchedule:
@@ -225,6 +232,12 @@ class ScheduleChange:
 
     def _update(self, row: StoredSchedule, values: Mapping[str, Any]) -> None:
         update_row(self._database, self._cursor, row.id, {**values, "updated_at": self._now_us})
+
+    def _notify(self, next_due_at: int | None) -> None:
+        """Notify sleeping nodes of a due time that no look has shown them: the node that plans it may be another."""
+        if next_due_at is not None and not self._has_notified:
+            self._has_notified = True
+            statements_for(self._database.connect("words")).notify(self._cursor)
 
     def _job(self, name: str) -> tuple[str, int, tuple[str, ...]]:
         """Return the type, the grace and the names of the search keys of a job as stored."""
@@ -306,6 +319,7 @@ def _skipped(which: NewSchedule, missed: MissedTicks, *, type: str, generation: 
         first_due_at_us=missed.first_due_at,
         due_at_us=missed.due_at,
         ticks=missed.ticks,
+        window_start_us=missed.window_start,
         window_end_us=missed.due_at,
         generation=generation,
         state="skipped",

@@ -143,12 +143,14 @@ def bring_back(connection: LedgerConnection, now_served: Served) -> int:
         after = page[-1][0]
         ids = [schedule for schedule, job, policy in page if now_served.has(job, queue_of(policy))]
         if ids:
-            count += connection.write(
-                lambda cursor, ids=ids: statements.change(  # type: ignore[misc]
-                    cursor, _BRING_BACK, statements.texts(ids)
-                )
-            )
+            count += connection.write(lambda cursor, ids=ids: _plannable(cursor, statements, ids))  # type: ignore[misc]
     return count
+
+
+def _plannable(cursor: Cursor, statements: LedgerStatements, ids: Sequence[str]) -> int:
+    """Remove the marks of these schedules, and notify nodes that have slept since a look did not show them."""
+    statements.notify(cursor)
+    return statements.change(cursor, _BRING_BACK, statements.texts(ids))
 
 
 def _page(cursor: Cursor, statements: LedgerStatements, after: str) -> list[Any]:

@@ -3,10 +3,11 @@
 Their records have no exclusive key, because they exclude nothing, and those of a pause have no queue and priority of
 their job either. A repetition is a run like any other of its job, so it gets what the job's policy says.
 
-It is the job under its present name, if it was renamed since.
+It is the job under its present name, if it was renamed since. Its window is that of all due times together.
 
 **Not promised.** Anything for a job that was forgotten, or whose policy is of a later release: then the record is
-repeated as it is.
+repeated as it is. Nor the whole window of a record of an earlier version, which has only its end, if the schedule is
+another one since: then it is empty.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from sqlalchemy import select
 from fencepost.core.identity import params_hash
 from fencepost.core.overlap import exclusive_key
 from fencepost.core.policy import Policy
+from fencepost.core.schedule import schedule_from_json, window_start
 from fencepost.core.states import RunState
-from fencepost.errors import InvalidPolicy
+from fencepost.errors import InvalidPolicy, InvalidSchedule
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.history import RunRow
@@ -30,13 +32,14 @@ _PASSED_OVER = frozenset({RunState.SKIPPED, RunState.MISFIRED})
 
 
 def as_planned(database: Database, cursor: Cursor, row: RunRow, *, key: str | None = None) -> RunRow:
-    """Return the row of a run; if it was passed over, with the key, queue and priority of a run of its job.
+    """Return the row of a run; if it was passed over, with the key, queue, priority and window of a run of its job.
 
     `key` is its exclusive key, if it is known already. Raises `InvalidParameters` where the job's key needs a parameter
     that the row has not: there would be nothing to exclude by.
     """
     if not _was_passed_over(row):
         return row
+    row = _with_window(database, cursor, row)
     name = present_name_within(database, cursor, row.job)
     job, schedule = database.tables.job.c, database.tables.schedule.c
     policies = database.rows(cursor, select(job.policy).where(job.name == name))
@@ -55,6 +58,37 @@ def as_planned(database: Database, cursor: Cursor, row: RunRow, *, key: str | No
         priority=policy.priority,
         params_hash=row.params_hash or params_hash(policy.known_as(name), params),
     )
+
+
+def with_window(database: Database, row: RunRow) -> RunRow:
+    """Return the row of a run, with the window that its repetition has."""
+    return database.read(lambda cursor: _with_window(database, cursor, row)) if _lacks_window(row) else row
+
+
+def _lacks_window(row: RunRow) -> bool:
+    return _was_passed_over(row) and row.window_end is not None and row.window_start is None
+
+
+def _with_window(database: Database, cursor: Cursor, row: RunRow) -> RunRow:
+    if not _lacks_window(row):
+        return row
+    schedule = database.tables.schedule.c
+    found = database.rows(cursor, select(schedule.spec).where(schedule.id == row.schedule))
+    return row._replace(window_start=_window_start(found[0][0], row)) if found else row
+
+
+def _window_start(spec: str, row: RunRow) -> int | None:
+    """Return where the window of the first due time begins; None if that is unknown, or before all due times."""
+    try:
+        schedule = schedule_from_json(spec)
+    except InvalidSchedule:  # of a later release
+        return None
+    last_us = row.due_at or 0
+    first_us = last_us if row.first_due_at is None else row.first_due_at
+    is_the_same = schedule.due_after(first_us - 1) == first_us and schedule.due_before(last_us + 1) == last_us
+    if not is_the_same or schedule.count(first_us - 1, last_us) != row.ticks:
+        return None
+    return window_start(schedule, first_us)
 
 
 def _was_passed_over(row: RunRow) -> bool:

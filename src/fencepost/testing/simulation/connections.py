@@ -24,7 +24,7 @@ from fencepost.testing.simulation.ledger_file import SimFile
 from fencepost.testing.simulation.runtime import SimRuntime
 from fencepost.testing.simulation.weather import AFTER, BEFORE, BEGIN, COMMIT, LATE, LEDGER, SLOW, STALL, Shot, Weather
 
-_LATE_BY_S = 0.5  # at most; a call may take a third of the ttl, so with a ttl of 1 s some arrive after it was given up
+_LATE_BY_S = 0.5  # at most, after its sender has given up: half the shortest ttl, so that leases end before and after
 _MOMENTS = {"BEGIN": BEGIN, "BEGIN IMMEDIATE": BEGIN, "COMMIT": COMMIT}
 _READ_ONLY = {"PRAGMA query_only = ON": True, "PRAGMA query_only = OFF": False}
 _COMPILED: dict[Any, Any] = {}
@@ -267,7 +267,7 @@ class SimConnection(sqlite3.Connection):
             server.forget(self)
 
             def commit() -> None:
-                server.hub.wait(server.hub.dice.random() * _LATE_BY_S)
+                server.hub.wait(server.timeout_s + server.hub.dice.random() * _LATE_BY_S)
                 _commit(raw)
                 server.file.give_back(raw)
                 server.free()
