@@ -18,6 +18,7 @@ from fencepost.app.composing import publish
 from fencepost.core.concerns import Occurrence, concern_id
 from fencepost.core.figures import hour_of
 from fencepost.core.log_chunks import LogChunk
+from fencepost.core.overlap import SKIP
 from fencepost.core.policy import Policy
 from fencepost.core.rights import HumanAct
 from fencepost.engine.jobs import Job
@@ -284,7 +285,8 @@ def _log(app: App, run_id: int, mark: str) -> None:
 def _a_key_that_another_job_holds(app: App, others: dict[str, Target]) -> None:
     holder = app.operations.trigger("Settle", {"note": f"{MARK} holds"}, by="x", again=True).run_id
     set_run(app, holder, state="running", exclusive_key="shared", started_at=1)
-    for state, extra in (("waiting", {"waits_for": "key"}), ("skipped", {"ended_at": 2, "due_at": 3_600_000_000})):
+    skipped = {"ended_at": 2, "due_at": 3_600_000_000, "why": SKIP.reason}
+    for state, extra in (("waiting", {"waits_for": "key"}), ("skipped", skipped)):
         waits = app.operations.trigger(MINE, {"note": state}, by="x", again=True).run_id
         set_run(app, waits, state=state, exclusive_key="shared", schedule=MINE, **extra)
 
