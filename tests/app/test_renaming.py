@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -445,6 +446,23 @@ class TestForGood:
         for old, new in (("nightly", "settle"), ("settle", "close")):
             ops.rename_job(old, new, by="ann")
         assert (_rows(apps[-1]), [each.name for each in ops.jobs()]) == ([("close", "close")], ["close"])
+
+    @pytest.mark.parametrize("kind", ["sqlite"])
+    def test_what_a_refusal_advises_cancels_no_run_of_a_name_in_between_that_was_left_out(
+        self, apps: list[App], url: str
+    ) -> None:
+        publish(_program(apps, url, "nightly"))
+        publish(_program(apps, url, "settle", formerly="nightly"))
+        run = apps[-1].operations.trigger("settle", by="ann").run_id
+        publish(_program(apps, url, "account", formerly="nightly"))
+        names = "formerly=['nightly', 'settle']"
+        with pytest.raises(LedgerRefused, match=re.escape(f"in the code of 'account' ({names})")) as refused:
+            apps[-1].operations.rename_job("nightly", "account", by="ann")
+        assert "forget" not in str(refused.value)
+        publish(_program(apps, url, "account", formerly=("nightly", "settle")))
+        apps[-1].operations.rename_job("nightly", "account", by="ann")
+        found = apps[-1].operations.run(run)
+        assert (found.job, found.state) == ("account", "queued")
 
     @pytest.mark.parametrize("kind", ["sqlite"])
     def test_what_was_begun_is_completed_once_no_node_has_a_name_that_came_since(

@@ -11,15 +11,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sqlalchemy import select
+
 from fencepost.core.nearest import suggestion
 from fencepost.errors import LedgerRefused, NoSuchJob
+from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.nodes import living_nodes
 from fencepost.ledger.renaming import formers, name_now
 
 if TYPE_CHECKING:
     from fencepost.ledger.database import Database
+    from fencepost.ledger.dialects import Cursor
     from fencepost.ledger.jobs import JobRow
     from fencepost.ledger.moving import Renaming
+
+_OPEN = "SELECT r.id FROM {run} r WHERE r.job = %s AND {was:r.state} IN ('queued', 'waiting', 'running') LIMIT 1"
 
 
 def refuse_names(known: Mapping[str, tuple[str, ...]], old: str, new: str, *, is_known: bool) -> None:
@@ -59,6 +65,29 @@ def heirs_of(known: Mapping[str, tuple[str, ...]], renaming: Renaming) -> dict[s
     return {name: found[0] for name, found in had.items() if found and name not in renaming.own}
 
 
+def goes_on(database: Database, names: Sequence[str], *, owner: str) -> bool:
+    """Whether runs of these names have not ended, or schedules belong to a job of the name `owner`."""
+    statements, c = statements_for(database), database.tables.schedule.c
+    owned = select(c.id).where(c.job == owner, c.deleted_at.is_(None)).limit(1)
+
+    def work(cursor: Cursor) -> bool:
+        found = any(statements.rows(cursor, _OPEN, name) for name in names)
+        return found or bool(database.rows(cursor, owned))
+
+    return database.read(work)
+
+
+def _of_withdrawn(database: Database, heir: str, names: Sequence[str], now: str) -> str:
+    """Say what to do about a newer name after which a program with `now` was started."""
+    said = f"A program with {now!r} was started after that. "
+    if goes_on(database, [heir], owner=heir):
+        return said + (
+            f"But runs or schedules have the name {heir!r}: if both are one job, list all of its former names in the "
+            f"code of {now!r} (formerly={[*names]!r}), start that, and run this command again"
+        )
+    return said + f"If {heir!r} was withdrawn, run: fencepost jobs forget {heir}; and then this command again"
+
+
 def refuse_heirs(database: Database, recorded: Sequence[JobRow], renaming: Renaming) -> None:
     """Raise if one of the names is the former name of a third job, which has its schedules, keys and checkpoints."""
     old, new, *_ = renaming
@@ -74,10 +103,7 @@ def refuse_heirs(database: Database, recorded: Sequence[JobRow], renaming: Renam
         heir = now = name_now(name, recorded, living)
         if now not in heirs:
             heir = max(each for each, had in heirs.items() if had == name)
-            advice = (
-                f"A program with {now!r} was started after that. If {heir!r} was withdrawn, run: fencepost jobs "
-                f"forget {heir}; and then this command again"
-            )
+            advice = _of_withdrawn(database, heir, [*known[heir], heir], now)
         else:
             first = f"fencepost jobs rename {known[heir][0]} {heir}"
             advice = (

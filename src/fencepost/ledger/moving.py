@@ -43,7 +43,7 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 from fencepost.ledger.figures import move_figures
-from fencepost.ledger.former_names import heirs_of, names_between, refuse_heirs, refuse_names
+from fencepost.ledger.former_names import goes_on, heirs_of, names_between, refuse_heirs, refuse_names
 from fencepost.ledger.jobs import job as known_job
 from fencepost.ledger.jobs import jobs
 from fencepost.ledger.journal import About, audit, note
@@ -55,7 +55,6 @@ from fencepost.ledger.schedule_rows import CODE, DUES, ScheduleChange, StoredSch
 _BATCH = 2000  # runs per transaction: short locks
 _RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} = %s LIMIT 1"
 _ANY = "SELECT r.id FROM {run} r WHERE r.job = %s LIMIT 1"
-_OPEN = "SELECT r.id FROM {run} r WHERE r.job = %s AND {was:r.state} IN ('queued', 'waiting', 'running') LIMIT 1"
 _FIND = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.job = %s"
 _OF_SCHEDULES = "SELECT DISTINCT r.schedule FROM {run} r WHERE {texts:r.schedule}"
 _FIND_TICKS = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.schedule = %s"
@@ -170,15 +169,8 @@ def _refuse_history(database: Database, renaming: Renaming, is_left: Callable[[]
 
     Then that job was forgotten rather than renamed: as runs of another job they would be counted, and repeated.
     """
-    statements, old, new = statements_for(database), renaming.old, renaming.new
-    c = database.tables.schedule.c
-    owned = select(c.id).where(c.job == old, c.deleted_at.is_(None)).limit(1)
-
-    def goes_on(cursor: Cursor) -> bool:
-        found = any(statements.rows(cursor, _OPEN, name) for name, _ in renaming.pairs)
-        return found or bool(database.rows(cursor, owned))
-
-    if not database.read(goes_on) and not is_left():
+    old, new = renaming.old, renaming.new
+    if not goes_on(database, [name for name, _ in renaming.pairs], owner=old) and not is_left():
         raise LedgerRefused(
             f"no job has the name {old!r} any more: it was forgotten, or renamed before. All of its runs that are left "
             f"have ended; as runs of {new!r} they would be repeated and counted as its own, and nothing was renamed. "
