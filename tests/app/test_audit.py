@@ -292,3 +292,13 @@ def test_every_word_of_the_journal_that_names_an_act_of_people_is_audited() -> N
 
 def _line(anchor: Any) -> str:
     return f"2026-11-18 audit {json.dumps(anchor.to_json())}"
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_entry_whose_time_was_edited_to_no_date_is_shown_as_damaged_among_the_others(app: App) -> None:
+    for account in (1, 2):
+        app.operations.trigger("settle", {"account": account}, by="ann")
+    table = app.ledger.tables.name("audit")
+    app.ledger.write(lambda cursor: cursor.execute(f"UPDATE {table} SET at = 9e999 WHERE n = 1"))
+    newest, oldest = app.operations.audit.entries()
+    assert (newest.damaged, oldest.damaged, oldest.at) == (False, True, None)

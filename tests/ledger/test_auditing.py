@@ -61,6 +61,24 @@ def test_values_of_secrets_stand_in_no_entry(ledger):
     assert found(ledger) == []
 
 
+def test_secret_that_stands_in_the_hash_of_what_was_pruned_is_left_there(ledger):
+    for _ in range(3):
+        note(ledger, job="settle")
+    [*_, row, _, _] = auditing.chain(ledger, after_n=0, through_n=10)
+    before = vars(MASKED).copy()
+    vars(MASKED).update(vars(MaskedValues()))
+    try:
+        kept = MASKED.add(row.hash[20:26])
+        act = AuditAct(ANN, HumanAct.PRUNE_AUDIT, detail={"of": f"x {row.hash[20:26]}"})
+        auditing.prune_through(ledger, row.n, act)
+    finally:
+        vars(MASKED).update(before)
+    del kept
+    assert found(ledger) == []
+    detail = json.loads(auditing.entries(ledger)[0].entry)["detail"]
+    assert detail == {"of": "x ***", "through": row.n, "hash": row.hash}
+
+
 def test_act_that_fails_leaves_no_entry_and_an_entry_that_fails_undoes_the_act(ledger):
     table = ledger.tables.deploy
 

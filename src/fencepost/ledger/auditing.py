@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import LargeBinary, Select, String, cast, delete, func, insert, or_, select, update
 
-from fencepost.core.audit import COPIED, ChainEnd, ChainRow, chain_hash, copied_from, entry_text
+from fencepost.core.audit import COPIED, PRUNED, ChainEnd, ChainRow, chain_hash, copied_from, entry_text
 from fencepost.core.rights import Caller
 from fencepost.errors import AuditHeadMissing
 from fencepost.ledger.answers import note_act
@@ -151,7 +151,7 @@ def _entry(act: AuditAct, *, ledger_id: str, n: int, at: int) -> str:
         "schedule": act.schedule,
         "reason": said(act.reason),
         "outcome": act.outcome,
-        "detail": json.loads(said_json(act.detail)) or None,
+        "detail": (act.detail if act.act == PRUNED else json.loads(said_json(act.detail))) or None,
     }
     return entry_text({name: clean(value) for name, value in fields.items()})
 
@@ -269,7 +269,7 @@ def prune_through(database: Database, n: int, act: AuditAct) -> ChainState:
         audit, head = database.tables.operating["audit"], database.tables.operating["audit_head"]
         database.change(cursor, delete(audit).where(audit.c.n <= through))
         database.change(cursor, update(head).where(head.c.only == 1).values(floor_n=through, floor_hash=floor))
-        detail = {**act.detail, "through": through, "hash": floor}
+        detail = {**json.loads(said_json(act.detail)), "through": through, "hash": floor}
         append(database, cursor, [AuditAct(act.caller, act.act, reason=act.reason, detail=detail)])
         return _state(database, cursor)
 

@@ -112,9 +112,9 @@ def _instant(at_us: Any) -> datetime | None:
     """Return the instant; None if a manual edit made it something that is no date."""
     try:
         at = instant(at_us)
+        return at if microseconds(at) == round(at_us) else None
     except (OverflowError, TypeError, ValueError):
         return None
-    return at if microseconds(at) == round(at_us) else None
 
 
 def _text(value: Any) -> str | None:
