@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.policy import BatchType, Policy
 from fencepost.errors import AlreadyRequested
 from fencepost.ledger import history, requests
 from fencepost.ledger.duplicates import live_twin
 from fencepost.ledger.history import RunFilter
-from fencepost.ledger.jobs import NewJob, register
+from fencepost.ledger.jobs import NewJob
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.recording import Enqueued
 from tests.ledger.scene import Scene
@@ -83,27 +82,6 @@ class TestUnique:
             answers = at_once([lambda each=each: unique(each, f"round {number}") for each in ledgers])  # type: ignore[misc]  # noqa: B023
             assert sorted(answer.is_new for answer in answers if isinstance(answer, Enqueued)) == [False] * 3 + [True]
         assert len(history.runs(ledger, limit=100)) == 15
-
-    @pytest.mark.parametrize("is_on_record", [True, False])
-    def test_of_a_renamed_job_those_who_ask_under_either_name_wait_for_each_other(
-        self, ledger: Ledger, opened: Opened, is_on_record: bool
-    ) -> None:
-        if ledger.dialect.has_one_writer:
-            pytest.skip("there everybody waits for the writer")
-        policy = Policy.of(BatchType.MANUAL, formerly="settle").to_json()
-        renamed = NewJob("account", "manual", policy, "{}")
-        register(ledger, [NEWCOMER, *([renamed] if is_on_record else [])], generation=0)
-        other, answers = opened(ledger.url.text), list[Enqueued]()
-        request = asked(params_hash="h1", job="account")
-        with callers_connection(ledger, "driver") as connection:
-            first = requests.enqueue_unique(ledger, request, newcomer=renamed, tx=connection)
-            thread = threading.Thread(target=lambda: answers.append(unique(other)))
-            thread.start()
-            thread.join(0.2)
-            assert answers == []
-            connection.commit()
-        thread.join()
-        assert answers == [(first.run_id, False)]
 
 
 class TestInTheCallersTransaction:

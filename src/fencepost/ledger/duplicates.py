@@ -4,12 +4,12 @@
 requested time), and all of them use `hold` and `live_twin`, then one finds no live run, and all others find the run of
 that one.
 
-**How.** `hold` locks the row of the job, and that of its first name, until the end of the transaction. So callers that
-ask for runs of one job proceed one after the other; each searches while it has the lock, and sees what the others have
-committed. This needs no index and no column. Claims and finishes, which are a thousand times as frequent, neither pay
-for it nor wait, because they do not touch the rows of jobs. It costs a search through the runs that have not ended,
-with the partial indexes on them: about a millisecond, and with 100,000 runs in the queue about 30 ms on PostgreSQL and
-SQLite and 300 ms on MariaDB. On SQLite the lock is that of the only writer.
+**How.** `hold` locks the row of the job until the end of the transaction. So callers that ask for runs of one job
+proceed one after the other; each searches while it has the lock, and sees what the others have committed. This needs no
+index and no column. Claims and finishes, which are a thousand times as frequent, neither pay for it nor wait, because
+they do not touch the rows of jobs. It costs a search through the runs that have not ended, with the partial indexes on
+them: about a millisecond, and with 100,000 runs in the queue about 30 ms on PostgreSQL and SQLite and 300 ms on
+MariaDB. On SQLite the lock is that of the only writer.
 
 The caller's own transaction may see the ledger as of its beginning (repeatable read). There the ledger is also searched
 over a separate connection: the caller's connection sees what the caller has enqueued, and the separate one what others
@@ -36,7 +36,6 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.history import RunRow, is_own_root
 from fencepost.ledger.jobs import NewJob
-from fencepost.ledger.renaming import formers
 from fencepost.ledger.roots import Root, root_of
 
 # One condition for each partial index on live runs.
@@ -82,29 +81,20 @@ def hold(database: Database, cursor: Cursor, job: str, newcomer: NewJob | None =
     """Make concurrent callers of `hold` for the same `job` wait until this transaction ends.
 
     If no node has registered the job yet, `newcomer` is stored, because there must be a row to lock.
-
-    The row of the job's first name is locked after its own: a program that has not got the new name yet locks that one.
     """
-    policy = _locked(database, cursor, job)
-    if policy is None and newcomer is not None:
+    if not _locked(database, cursor, job) and newcomer is not None:
         row = newcomer._asdict() | {"generation": 0, "seen_at": database.dialect.now()}
         if not database.dialect.insert_row(cursor, database.tables.job, row):
             _locked(database, cursor, job)  # another transaction has inserted it first
-        policy = newcomer.policy
-    for first in formers(policy or "")[:1]:
-        _locked(database, cursor, first)
 
 
-def _locked(database: Database, cursor: Cursor, job: str) -> str | None:
-    """Lock the job's row; return its policy, or None if it does not exist."""
+def _locked(database: Database, cursor: Cursor, job: str) -> bool:
+    """Lock the job's row; return whether it exists."""
     table = database.tables.job
     if database.dialect.has_one_writer:
-        # Also in a caller's transaction that has only read so far: it becomes the writer, or the UPDATE fails. All
-        # others wait for it, whichever the row.
-        is_there = database.change(cursor, update(table).where(table.c.name == job).values(name=job)) > 0
-        return "" if is_there else None
-    found = database.rows(cursor, select(table.c.policy).where(table.c.name == job).with_for_update())
-    return str(found[0][0]) if found else None
+        # Also in a caller's transaction that has only read so far: it becomes the writer, or the UPDATE fails.
+        return database.change(cursor, update(table).where(table.c.name == job).values(name=job)) > 0
+    return bool(database.rows(cursor, select(table.c.name).where(table.c.name == job).with_for_update()))
 
 
 def live_twin(database: Database, cursor: Cursor, request: Requested, *, is_ours: bool = True) -> Twin | None:
