@@ -47,6 +47,11 @@ JOBS = Jobs(
         command(
             "telling", 'printf "<looked-"; sleep 0.3; echo "up-value>"; echo looked-up-value >&2; printf "end: look"'
         ),
+        command(
+            "leaving",
+            """setsid sh -c 'echo $$ > "$D/new"; mv "$D/new" "$D/left"; exec sleep 60' &
+            while [ ! -e "$D/left" ]; do sleep 0.02; done; printf 'a patch'""",
+        ),
         Job.of_command(["/no/such/program"], name="missing", policy=Policy.of()),
     ]
 )
@@ -148,6 +153,23 @@ def test_values_of_secrets_are_masked_in_what_is_passed_on_and_in_the_log(
     assert capfd.readouterr() == ("<***>\nend: look", "***\n")
     written = b"".join(zlib.decompress(chunk.text) for chunk in logs.take(1 << 20))
     assert sorted(written.splitlines()) == [b"***", b"<***>", b"end: look"]
+    del held
+
+
+def test_end_of_what_a_program_wrote_is_passed_on_though_one_that_it_left_behind_lives(
+    masked: MaskedValues, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    held = masked.add("patch-of-a-secret")
+    env = {**os.environ, "D": str(tmp_path)}
+    stand = Stand(CommandRunner(JOBS, slots=1, timings=BRISK, runtime=RUNTIME, env=env))
+    stand.start(slots=1)
+    try:
+        assert stand.outcome(stand.submit("leaving")).how == How.SUCCEEDED
+        passing_on.flush()
+        assert capfd.readouterr().out == "a patch"
+    finally:
+        os.kill(int(said(tmp_path / "left")), signal.SIGKILL)
+        stand.runner.close(0)
     del held
 
 

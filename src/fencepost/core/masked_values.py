@@ -197,8 +197,11 @@ class StreamMask:
 
 
 def _forms_of(value: str) -> tuple[bytes, ...]:
-    """Return how a value may be written, also without the line break at its end, and each of several lines."""
-    wholes = {value, value.strip()}
+    """Return how a value may be written, also without the line break at its end, and each of several lines.
+
+    White space before it is no secret: a line would have to wait for the next one, which might be the value.
+    """
+    wholes = {value.lstrip(), value.strip()} if len(value.strip()) >= SHORTEST else {value}
     lines = [line.strip() for line in value.splitlines()] if "\n" in value or "\r" in value else []
     parts = {*wholes, *(line for line in lines if len(line) >= _SHORTEST_LINE)}
     spelled = [*map(spellings, parts), *map(wrapped, wholes)]

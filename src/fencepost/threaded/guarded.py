@@ -224,6 +224,8 @@ class _Overheard:
         self._stream = stream
         self._tell = tell
         self._exit, self.entrance = os.pipe()
+        self._mask = StreamMask(MASKED)
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._pass_on, name="fencepost-program-output", daemon=True)
 
     def begin(self) -> None:
@@ -234,14 +236,20 @@ class _Overheard:
     def finish(self) -> None:
         """Wait for the rest, but only for a moment: a process that left the group may keep the pipe open."""
         self._thread.join(_GONE_WITHIN_S)
+        self._pass_on_rest()
 
     def _pass_on(self) -> None:
-        mask = StreamMask(MASKED)
         with os.fdopen(self._exit, "rb", buffering=0) as written:
             while chunk := written.read(65536):
                 self._tell(chunk)
-                pass_on(self._stream, mask.masked(chunk))
-        pass_on(self._stream, mask.rest())
+                with self._lock:
+                    pass_on(self._stream, self._mask.masked(chunk))
+        self._pass_on_rest()
+
+    def _pass_on_rest(self) -> None:
+        """Pass on what may have been the beginning of a value, and begin anew."""
+        with self._lock:
+            pass_on(self._stream, self._mask.rest())
 
 
 class _Reports:
