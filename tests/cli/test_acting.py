@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import App, every
+from fencepost import App, every, locks
 from fencepost.app.composing import publish
 from fencepost.bulk import iterable
+from fencepost.core.names import NODE_LEASE
 from fencepost.core.runs import Requested
 from fencepost.ledger import nodes, requests
 from fencepost.ledger.ledger import open_ledger
 from fencepost.ledger.nodes import NewNode
+from fencepost.ledger.urls import lease_url
 from fencepost.threaded import ThreadedRuntime
 from tests.cli.command import FENCEPOST
 from tests.cli.inside import call
@@ -160,10 +162,11 @@ def test_whoever_waits_is_told_once_that_nobody_takes_from_the_queue(ledger: str
 def test_what_has_room_and_does_not_claim_is_suspected(ledger: str, act) -> None:
     run = record(ledger)
     book = open_ledger(ledger, ThreadedRuntime())
+    store = locks.connect(lease_url(ledger), holder="idle")
     node = NewNode(
         id="n",
         name="idle",
-        grant_id="g",
+        grant_id=store.lock(f"{NODE_LEASE}n", ttl="10m").acquire().grant_id,
         token=1,
         generation=0,
         version="0",
@@ -178,6 +181,7 @@ def test_what_has_room_and_does_not_claim_is_suspected(ledger: str, act) -> None
     other = record(ledger)
     book.write(lambda cursor: cursor.execute(f"UPDATE fencepost_run SET state='running', node='n' WHERE id={other}"))
     assert "every node that could run it is busy (1 of them; places: 1)" in act("show", str(run)).stdout
+    store.close()
     book.close()
 
 

@@ -118,6 +118,8 @@ class ConcernFinder:
         ended = [each for each in found if not each.is_living]
         if self._jobs and not living:
             yield self._no_node(ended)
+        elif self._jobs and all(each.state == "overdue" for each in living):
+            yield self._none_renews(living)
         for each in living:
             yield from self._renewing_late(each)
             yield from self._draining(each)
@@ -126,17 +128,36 @@ class ConcernFinder:
                 yield self._died(each)
 
     def _no_node(self, ended: Sequence[NodeRecord]) -> FoundConcern:
-        nobody, subject = "no node takes part, so nothing runs", ""
+        nobody = "no node takes part, so nothing runs"
         if self._seen is not None:
             nobody = "no living node has one of your jobs, so none of them runs"
+        ends = [microseconds(at) for each in ended if (at := each.dead_at or each.left_at) is not None]
+        return self._nothing_runs(Occurrence(max(ends, default=0), 0), f"{nobody}: fencepost run APP starts one")
+
+    def _none_renews(self, overdue: Sequence[NodeRecord]) -> FoundConcern:
+        """Return that all nodes seem dead: as long as none is left to notice it, their ends are not recorded."""
+        last = max(overdue, key=_renewed_us)
+        which, what = "no node", "nothing runs"
+        if self._seen is not None:
+            which, what = "no node that has one of your jobs", "none of them runs"
+        age = "it has no lease any more" if last.lease_age_s is None else f"{_time(last.lease_age_s)} ago"
+        ttl = "" if last.lease_ttl_s is None else f", ttl {_time(last.lease_ttl_s)}"
+        return self._nothing_runs(
+            Occurrence(_renewed_us(last), 1),  # the end of a node is never the same as this
+            f"{which} has renewed its lease (the last one, {last.name}, {age}{ttl}), so {what}: if its process is "
+            "gone, start one: fencepost run APP",
+        )
+
+    def _nothing_runs(self, occurrence: Occurrence, words: str) -> FoundConcern:
+        subject = ""
+        if self._seen is not None:
             # What others know is of other jobs: it is neither this, nor for this caller to read.
             subject = HASHED + hashlib.sha256(canonical_json(sorted(self._jobs)).encode()).hexdigest()[:_HASH]
-        ends = [microseconds(at) for each in ended if (at := each.dead_at or each.left_at) is not None]
         return FoundConcern(
             ConcernKind.NO_NODE,
             subject,
-            Occurrence(max(ends, default=0), 0),
-            lambda: f"{nobody}: fencepost run APP starts one",
+            occurrence,
+            lambda: words,
             command="fencepost nodes --all",
             consequence="it shows which nodes took part before, and how they ended",
         )
@@ -376,6 +397,11 @@ def _timeout_us(job: JobRecord) -> int | None:
     policy: Any = job.policy  # somebody may have damaged it
     value: Any = policy.get("timeout") if isinstance(policy, Mapping) else None
     return round(value * 1_000_000) if isinstance(value, int | float) and value > 0 else None
+
+
+def _renewed_us(node: NodeRecord) -> int:
+    """Return when a node renewed its lease last; 0 if the lease store has no such lease."""
+    return 0 if node.lease_renewed_at is None else max(microseconds(node.lease_renewed_at), 0)
 
 
 def _time(duration_s: float) -> str:
