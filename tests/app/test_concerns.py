@@ -280,7 +280,8 @@ def test_acknowledgements_of_pauses_and_of_draining_nodes_are_pruned_with_these(
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_node_that_renews_late_is_a_concern(app: App) -> None:
     finder = ConcernFinder(app.ledger, app.operations._scope, app.operations, list)
-    node = {"id": "n1", "name": "node-1", "started_at": app.operations.now(), "lease_ttl_s": 10.0, "state": "living"}
+    node = {"id": "n1", "name": "node-1", "lease_renewed_at": app.operations.now(), "lease_ttl_s": 10.0}
+    node |= {"state": "living"}
     found = [list(finder._renewing_late(SimpleNamespace(**node, lease_age_s=age))) for age in (None, 3.0, 6.5, 6.7)]
     assert [len(each) for each in found] == [0, 0, 0, 1]
     assert found[3][0].kind is ConcernKind.NODE_LATE

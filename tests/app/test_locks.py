@@ -241,6 +241,27 @@ def test_when_all_nodes_died_hard_it_is_said_at_once_and_no_run_waits_for_them(a
     assert [each.id for each in needing_a_node(app)] == [found.id]  # it can be acknowledged by this id
 
 
+def test_who_knows_of_a_late_renewal_does_not_know_of_the_next_one(app: App, holder: Locks) -> None:
+    def late() -> list[ConcernRecord]:
+        return [each for each in ops.concerns.list() if each.what == "node-late"]
+
+    ops, node_id = app.operations, RUNTIME.new_id()
+    lease = holder.lock(NODE_LEASE + node_id, ttl="10m").acquire()
+    _join(app, node_id, "node-1", lease.grant_id)
+    _shift(app, node_id, -500)
+    [first] = late()
+    assert first.since_at == ops.nodes()[0].lease_renewed_at
+    ops.concerns.acknowledge("node-late", first.id, by="ann", note="the network is slow")
+    [known] = late()
+    assert (known.id, known.acknowledged is not None) == (first.id, True)
+    _shift(app, node_id, 500)
+    assert late() == []
+    _shift(app, node_id, -450)
+    [anew] = late()
+    assert anew.acknowledged is None
+    assert anew.since_at == ops.nodes()[0].lease_renewed_at
+
+
 def test_a_lease_store_that_does_not_answer_makes_no_node_seem_dead(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     def silent(*_: object) -> None:
         raise StoreUnavailable("the store is away")

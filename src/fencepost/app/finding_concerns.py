@@ -210,7 +210,7 @@ class ConcernFinder:
         yield FoundConcern(
             ConcernKind.NODE_LATE,
             node.id,
-            Occurrence(microseconds(node.started_at), 0),
+            Occurrence(_renewed_us(node), 0),  # it is the same lateness until the next renewal
             lambda: words,
             node=node.id,
             command="fencepost nodes",
