@@ -354,6 +354,31 @@ def test_an_unknown_job_is_refused_with_the_one_most_like_it(act) -> None:
         assert "did you mean" in done.stderr
 
 
+def test_who_requests_what_no_node_can_take_is_told_so(act, ledger: str) -> None:
+    note = "it waits: there is no living node to run it: fencepost run APP starts one"
+    asked = act("trigger", "add", "-p", "a=3")
+    assert (asked.returncode, asked.stdout, note in asked.stderr) == (0, "run 1 of add\n", True)
+    act("cancel", "1")
+    assert note in act("retry", "1").stderr
+    settle = ("settle", "--from", "2026-01-01T00:00Z", "--to", "2026-01-02T00:00Z")
+    assert note in act("backfill", *settle).stderr
+    for words in (["trigger", "add", "-p", "a=4"], ["retry", "1", "--again"], ["backfill", *settle, "--again"]):
+        assert "it waits" not in act(*words, "--json").stderr
+    assert "it waits" not in act("trigger", "add", "-p", "a=5", "--delay", "1h").stderr
+    book = open_ledger(ledger, ThreadedRuntime())
+    with locks.connect(lease_url(ledger), holder="n1") as store:
+        lease = store.lock(f"{NODE_LEASE}n1", ttl="10m").acquire()
+        node = NewNode("n1", "node-1", lease.grant_id, 1, 0, "0", 1, ("default",), ("add",))
+        nodes.join(book, node)
+        assert act("trigger", "add", "-p", "a=6").stderr == ""
+        lease.release()
+    gone = act("trigger", "add", "-p", "a=7").stderr
+    assert "it waits: only node-1 has this job, and it has no lease any more: it is probably dead; start a node" in gone
+    act("pause", "--all", "--reason", "the bank books twice")
+    assert act("trigger", "add", "-p", "a=8").stderr.count("it waits: ") == 1
+    book.close()
+
+
 def test_show_says_that_nobody_is_there_to_run_it(act) -> None:
     run = str(act("trigger", "add", "-p", "a=3", "--json").json["run"])
     assert "no living node" in act("show", run, "--json").json["waits"]

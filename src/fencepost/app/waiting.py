@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fencepost.app.held import held_because
+from fencepost.app.records.runs import ABOUT_TO_BE_CLAIMED
 from fencepost.core.duration import spelled
 from fencepost.core.rights import ANOTHER_JOB
 from fencepost.core.tick import spelled_us
@@ -139,7 +140,7 @@ def _none_renews(cluster: ClusterState, row: RunRow) -> str | None:
 
 def _not_claimed(cluster: ClusterState, row: RunRow) -> str:
     if cluster.now_us - row.available_at <= _LATE_US:
-        return "it is about to be claimed"
+        return ABOUT_TO_BE_CLAIMED
     serving = [node for node in cluster.nodes if row.job in node.jobs and row.queue in node.queues]
     able = [node for node in serving if node.draining_at is None and node.id not in cluster.overdue]
     if not able:
