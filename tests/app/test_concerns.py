@@ -111,6 +111,9 @@ def test_every_kind_is_found_worst_first_and_within_the_callers_jobs(app: App) -
     assert by_kind["given-up"].sentence == f"run {made['given-up']} of settle was given up after 2 attempts: E: boom"
     assert (by_kind["given-up"].act, by_kind["held"].act, by_kind["late"].act) == ("retry", "release", "look")
     assert by_kind["near-timeout"].run_id == made["near"]
+    [died] = [each.sentence for each in whole if each.what == "node-died"]
+    left = "its runs, if it had any, are left to living nodes"
+    assert died == f"node node-2 ended without leaving, and was found dead: its lease ended; {left}"
     assert "95% of its timeout" in by_kind["near-timeout"].sentence
     assert all(each.consequence and each.command and each.sentence for each in whole)
     seen = as_viewer(app, settle="viewer").concerns

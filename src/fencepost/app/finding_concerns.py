@@ -219,11 +219,12 @@ class ConcernFinder:
 
     def _died(self, node: NodeRecord) -> FoundConcern:
         why = f": {node.dead_why}" if node.dead_why else ""
+        left = "its runs, if it had any, are left to living nodes"
         return FoundConcern(
             ConcernKind.NODE_DIED,
             node.id,
             Occurrence(microseconds(node.dead_at), 0) if node.dead_at else Occurrence(0, 0),
-            lambda: f"node {node.name} ended without leaving, and was found dead{why}; others have taken over its runs",
+            lambda: f"node {node.name} ended without leaving, and was found dead{why}; {left}",
             node=node.id,
             command="fencepost journal --what 'run lost' --since 24h",
             consequence="it shows which attempts were lost with nodes",
