@@ -280,6 +280,28 @@ def test_acknowledgements_of_pauses_and_of_draining_nodes_are_pruned_with_these(
     assert [(each.what, each.id.partition("@")[0]) for each in acknowledged(app.ledger)] == [("paused", "default")]
 
 
+def test_schedule_that_is_paused_for_long_without_an_end_is_shown_until_it_is_resumed(app: App) -> None:
+    ops, long_ago = app.operations, app.ledger.now_us() - 25 * HOUR_US
+    app.schedules.put("settle:extra", "settle", every("1h"), by="ann")
+    for schedule, duration in (("settle", None), ("settle-eu", "400d"), ("settle:extra", None)):
+        ops.schedules.pause(schedule, by="ann", reason="the bank moves", duration=duration)
+    assert ops.concerns.list() == []
+    for schedule in ("settle", "settle-eu"):
+        change(app, "schedule", schedule, paused_at=long_ago)
+    [row] = ops.concerns.list()
+    assert (row.what, row.level, row.schedule, row.act) == ("schedule-paused", "warn", "settle", "look")
+    words = "schedule settle of settle has been paused for 1d1h by ann, until it is resumed: the bank moves"
+    assert row.sentence == words
+    assert row.command == "fencepost schedules show settle"
+    assert as_viewer(app, **{"settle-eu": "viewer"}).concerns.list() == []
+    ops.concerns.acknowledge(row.what, row.id, by="ann")
+    prune(app.ledger, None, Retention())
+    assert needing(ops.concerns.list()) == []
+    ops.schedules.resume("settle", by="ann")
+    prune(app.ledger, None, Retention())
+    assert acknowledged(app.ledger) == ops.concerns.list() == []
+
+
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_node_that_renews_late_is_a_concern(app: App) -> None:
     finder = ConcernFinder(app.ledger, app.operations._scope, app.operations, list)

@@ -336,6 +336,16 @@ def test_pause_and_resume_are_on_record(act) -> None:
     assert acts[:2] == [("schedule resumed", "bob"), ("schedule paused", "ann")]
 
 
+def test_pauses_ends_with_the_number_of_paused_schedules(act) -> None:
+    assert act("pauses").stdout == "nothing is paused: neither everything nor a queue\n"
+    act("schedules", "pause", "settle", "--reason", "holiday")
+    counts = "1 schedule is paused: fencepost schedules list\n"
+    assert act("pauses").stdout == f"nothing is paused: neither everything nor a queue\n{counts}"
+    act("pause", "--all", "--reason", "the bank books twice")
+    assert act("pauses").stdout.endswith(f"the bank books twice\n\n{counts}")
+    assert len(act("pauses", "--json").json) == 1
+
+
 def test_to_resume_what_is_not_paused_names_what_is(act) -> None:
     nothing = act("resume", "--queue", "defalt")
     assert "the queue 'defalt' was not paused; nothing was done, and nothing else is paused\n" in nothing.stdout

@@ -244,6 +244,20 @@ class ConcernFinder:
                 f"no living node has job {row.job} and takes runs from its queue: its schedule {row.id} is not planned"
             )
             yield self._of_schedule(ConcernKind.JOB_WITHOUT_NODE, row, since_us, words)
+        for row in attention.paused_long(self._ledger, self._seen, before_us=self.now_us - DAY_US, limit=_ROWS):
+            paused_us = row.paused_at or 0
+            by = f" by {row.paused_by}" if row.paused_by else ""
+            words = (
+                f"schedule {row.id} of {row.job} has been paused for {self._ago(paused_us)}{by}, until it is resumed"
+            )
+            words += f": {row.pause_reason or 'no reason was given'}"
+            found = self._of_schedule(ConcernKind.SCHEDULE_PAUSED, row, paused_us, words)
+            end = f"fencepost schedules resume {shlex.quote(row.id)} ends the pause"
+            yield replace(
+                found,
+                command=f"fencepost schedules show {shlex.quote(row.id)}",
+                consequence=f"it shows the schedule and its pause, and changes nothing; {end}",
+            )
 
     def _of_schedule(self, kind: ConcernKind, row: StoredSchedule, since_us: int, words: str) -> FoundConcern:
         return FoundConcern(
