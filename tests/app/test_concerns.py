@@ -305,7 +305,7 @@ def test_schedule_that_is_paused_for_long_without_an_end_is_shown_until_it_is_re
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_node_that_renews_late_is_a_concern(app: App) -> None:
     finder = ConcernFinder(app.ledger, app.operations._scope, app.operations, list)
-    node = {"id": "n1", "name": "node-1", "lease_renewed_at": app.operations.now(), "lease_ttl_s": 10.0}
+    node = {"id": "n1", "name": "node-1", "lease_mark": 7, "lease_ttl_s": 10.0}
     node |= {"state": "living"}
     found = [list(finder._renewing_late(SimpleNamespace(**node, lease_age_s=age))) for age in (None, 3.0, 6.5, 6.7)]
     assert [len(each) for each in found] == [0, 0, 0, 1]

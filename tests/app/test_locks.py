@@ -193,10 +193,10 @@ def test_a_node_is_overdue_exactly_if_the_reaper_s_watch_would_miss_it(
     assert late.trust_left_s == pytest.approx(max(9 - late.lease_age_s, 0), abs=0.01)
     assert (over.trust_left_s, late.lease_ttl_s) == (0, 10.001)
     assert shown["without a session"].lease_age_s is None
-    assert shown["without a session"].lease_renewed_at is None
+    assert shown["without a session"].lease_mark is None
     again = {each.name: each for each in app.operations.nodes(living=True)}
-    assert {name: each.lease_renewed_at for name, each in again.items()} == {
-        name: each.lease_renewed_at for name, each in shown.items()
+    assert {name: each.lease_mark for name, each in again.items()} == {
+        name: each.lease_mark for name, each in shown.items()
     }  # an age is another one each time
 
 
@@ -223,7 +223,8 @@ def test_when_all_nodes_died_hard_it_is_said_at_once_and_no_run_waits_for_them(a
         found.sentence,
     )
     assert (found.level, found.acknowledged) == ("bad", None)
-    assert found.since_at == max(each.lease_renewed_at for each in ops.nodes() if each.lease_renewed_at)
+    assert found.since_at is not None
+    assert 191 <= (ops.now() - found.since_at).total_seconds() < 200
     assert re.fullmatch(
         r"only node-2 and 1 other have this job, and none of them has renewed its lease for 3m1\ds \(ttl 31s\): "
         "they are probably dead; start a node: fencepost run APP",
@@ -250,7 +251,8 @@ def test_who_knows_of_a_late_renewal_does_not_know_of_the_next_one(app: App, hol
     _join(app, node_id, "node-1", lease.grant_id)
     _shift(app, node_id, -500)
     [first] = late()
-    assert first.since_at == ops.nodes()[0].lease_renewed_at
+    assert first.since_at is not None
+    assert 500 <= (ops.now() - first.since_at).total_seconds() < 510
     ops.concerns.acknowledge("node-late", first.id, by="ann", note="the network is slow")
     [known] = late()
     assert (known.id, known.acknowledged is not None) == (first.id, True)
@@ -259,7 +261,8 @@ def test_who_knows_of_a_late_renewal_does_not_know_of_the_next_one(app: App, hol
     _shift(app, node_id, -450)
     [anew] = late()
     assert anew.acknowledged is None
-    assert anew.since_at == ops.nodes()[0].lease_renewed_at
+    assert anew.since_at is not None
+    assert 450 <= (ops.now() - anew.since_at).total_seconds() < 460
 
 
 def test_a_lease_store_that_does_not_answer_makes_no_node_seem_dead(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,7 @@ class FoundConcern:
     schedule: str | None = None
     node: str | None = None
     pause: PauseRecord | None = None
+    since_us: int | None = None  # if the occurrence counts by another clock than the ledger's
     act: str = "look"
     command: str = ""
     consequence: str = _LOOKS
@@ -132,7 +133,8 @@ class ConcernFinder:
         if self._seen is not None:
             nobody = "no living node has one of your jobs, so none of them runs"
         ends = [microseconds(at) for each in ended if (at := each.dead_at or each.left_at) is not None]
-        return self._nothing_runs(Occurrence(max(ends, default=0), 0), f"{nobody}: fencepost run APP starts one")
+        since_us = max(ends, default=0)
+        return self._nothing_runs(Occurrence(since_us, 0), since_us, f"{nobody}: fencepost run APP starts one")
 
     def _none_renews(self, overdue: Sequence[NodeRecord]) -> FoundConcern:
         """Return that all nodes seem dead: as long as none is left to notice it, their ends are not recorded."""
@@ -144,11 +146,16 @@ class ConcernFinder:
         ttl = "" if last.lease_ttl_s is None else f", ttl {_time(last.lease_ttl_s)}"
         return self._nothing_runs(
             Occurrence(_renewed_us(last), 1),  # the end of a node is never the same as this
+            self._renewed_at_us(last),
             f"{which} has renewed its lease (the last one, {last.name}, {age}{ttl}), so {what}: if its process is "
             "gone, start one: fencepost run APP",
         )
 
-    def _nothing_runs(self, occurrence: Occurrence, words: str) -> FoundConcern:
+    def _renewed_at_us(self, node: NodeRecord) -> int:
+        """Return the time of the last renewal by the ledger's clock, about; 0 if nothing is known of it."""
+        return 0 if node.lease_age_s is None else self.now_us - round(node.lease_age_s * 1_000_000)
+
+    def _nothing_runs(self, occurrence: Occurrence, since_us: int, words: str) -> FoundConcern:
         subject = ""
         if self._seen is not None:
             # What others know is of other jobs: it is neither this, nor for this caller to read.
@@ -158,6 +165,7 @@ class ConcernFinder:
             subject,
             occurrence,
             lambda: words,
+            since_us=since_us,
             command="fencepost nodes --all",
             consequence="it shows which nodes took part before, and how they ended",
         )
@@ -213,6 +221,7 @@ class ConcernFinder:
             Occurrence(_renewed_us(node), 0),  # it is the same lateness until the next renewal
             lambda: words,
             node=node.id,
+            since_us=self._renewed_at_us(node),
             command="fencepost nodes",
             consequence="it shows how old each lease is: one old lease is that node's trouble, many are the database's",
         )
@@ -415,8 +424,8 @@ def _timeout_us(job: JobRecord) -> int | None:
 
 
 def _renewed_us(node: NodeRecord) -> int:
-    """Return when a node renewed its lease last; 0 if the lease store has no such lease."""
-    return 0 if node.lease_renewed_at is None else max(microseconds(node.lease_renewed_at), 0)
+    """Return when a node renewed its lease last, by the lease store's clock; 0 if the store has no such lease."""
+    return max(node.lease_mark or 0, 0)
 
 
 def _time(duration_s: float) -> str:

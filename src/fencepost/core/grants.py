@@ -103,7 +103,8 @@ class LeaseRecord:
 class SessionSight:
     """A session as the store showed it once: in how many µs it expires by the store's clock, and its ttl.
 
-    `renewed_at_us`: when it was renewed last, by the store's clock. It is the same until the next renewal.
+    `renewed_at_us`: when it was renewed last, by the store's clock, which may count from the start of the machine. It
+    is the same until the next renewal.
     """
 
     expires_in_us: int
