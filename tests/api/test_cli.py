@@ -387,6 +387,16 @@ def test_act_whose_answer_was_lost_is_sent_again_under_its_key(tmp_path: Path, m
     app.close()
 
 
+def test_who_requests_by_a_server_what_no_node_can_take_is_told_so(tmp_path: Path) -> None:
+    app = shop(url := f"sqlite:///{tmp_path}/idle.db")
+    publish(app)
+    with served(web(app)) as address:
+        env = {"FENCEPOST_TOKEN": token_for(url)}
+        told = call("--server", address, "trigger", "add", "-p", "a=1", env=env).stderr
+    assert told.startswith("fencepost: it waits: there is no living node to run it: fencepost run APP starts one")
+    app.close()
+
+
 def test_now_acknowledge_and_retry_with_other_parameters_work_alike(ledger: str, asked: Ask) -> None:
     beside = lambda *words: call(*words, "--ledger", ledger)  # noqa: E731
     for ask, by in ((beside, "--by ann"), (asked, "")):

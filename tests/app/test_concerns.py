@@ -111,6 +111,9 @@ def test_every_kind_is_found_worst_first_and_within_the_callers_jobs(app: App) -
     assert by_kind["given-up"].sentence == f"run {made['given-up']} of settle was given up after 2 attempts: E: boom"
     assert (by_kind["given-up"].act, by_kind["held"].act, by_kind["late"].act) == ("retry", "release", "look")
     assert by_kind["near-timeout"].run_id == made["near"]
+    [died] = [each.sentence for each in whole if each.what == "node-died"]
+    left = "its runs, if it had any, are left to living nodes"
+    assert died == f"node node-2 ended without leaving, and was found dead: its lease ended; {left}"
     assert "95% of its timeout" in by_kind["near-timeout"].sentence
     assert all(each.consequence and each.command and each.sentence for each in whole)
     seen = as_viewer(app, settle="viewer").concerns
@@ -277,10 +280,33 @@ def test_acknowledgements_of_pauses_and_of_draining_nodes_are_pruned_with_these(
     assert [(each.what, each.id.partition("@")[0]) for each in acknowledged(app.ledger)] == [("paused", "default")]
 
 
+def test_schedule_that_is_paused_for_long_without_an_end_is_shown_until_it_is_resumed(app: App) -> None:
+    ops, long_ago = app.operations, app.ledger.now_us() - 25 * HOUR_US
+    app.schedules.put("settle:extra", "settle", every("1h"), by="ann")
+    for schedule, duration in (("settle", None), ("settle-eu", "400d"), ("settle:extra", None)):
+        ops.schedules.pause(schedule, by="ann", reason="the bank moves", duration=duration)
+    assert ops.concerns.list() == []
+    for schedule in ("settle", "settle-eu"):
+        change(app, "schedule", schedule, paused_at=long_ago)
+    [row] = ops.concerns.list()
+    assert (row.what, row.level, row.schedule, row.act) == ("schedule-paused", "warn", "settle", "look")
+    words = "schedule settle of settle has been paused for 1d1h by ann, until it is resumed: the bank moves"
+    assert row.sentence == words
+    assert row.command == "fencepost schedules show settle"
+    assert as_viewer(app, **{"settle-eu": "viewer"}).concerns.list() == []
+    ops.concerns.acknowledge(row.what, row.id, by="ann")
+    prune(app.ledger, None, Retention())
+    assert needing(ops.concerns.list()) == []
+    ops.schedules.resume("settle", by="ann")
+    prune(app.ledger, None, Retention())
+    assert acknowledged(app.ledger) == ops.concerns.list() == []
+
+
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_node_that_renews_late_is_a_concern(app: App) -> None:
     finder = ConcernFinder(app.ledger, app.operations._scope, app.operations, list)
-    node = {"id": "n1", "name": "node-1", "started_at": app.operations.now(), "lease_ttl_s": 10.0, "state": "living"}
+    node = {"id": "n1", "name": "node-1", "lease_mark": 7, "lease_ttl_s": 10.0}
+    node |= {"state": "living"}
     found = [list(finder._renewing_late(SimpleNamespace(**node, lease_age_s=age))) for age in (None, 3.0, 6.5, 6.7)]
     assert [len(each) for each in found] == [0, 0, 0, 1]
     assert found[3][0].kind is ConcernKind.NODE_LATE

@@ -1,5 +1,6 @@
 """Locks, keys and leaders for operators: what is listed, what a release does, and that it is never without a record."""
 
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -10,8 +11,9 @@ import pytest
 from fencepost import App, locks
 from fencepost.app import lock_operations
 from fencepost.app.composing import publish
-from fencepost.app.lease_places import LeasesElsewhere, leases_of
+from fencepost.app.lease_places import LeasesElsewhere, LeasesInLedger, leases_of
 from fencepost.app.operations import Operations
+from fencepost.app.records.concerns import ConcernRecord
 from fencepost.core.names import LEADER_LEASE, NODE_LEASE
 from fencepost.core.rights import Scope
 from fencepost.errors import (
@@ -191,6 +193,93 @@ def test_a_node_is_overdue_exactly_if_the_reaper_s_watch_would_miss_it(
     assert late.trust_left_s == pytest.approx(max(9 - late.lease_age_s, 0), abs=0.01)
     assert (over.trust_left_s, late.lease_ttl_s) == (0, 10.001)
     assert shown["without a session"].lease_age_s is None
+    assert shown["without a session"].lease_mark is None
+    again = {each.name: each for each in app.operations.nodes(living=True)}
+    assert {name: each.lease_mark for name, each in again.items()} == {
+        name: each.lease_mark for name, each in shown.items()
+    }  # an age is another one each time
+
+
+def test_when_all_nodes_died_hard_it_is_said_at_once_and_no_run_waits_for_them(app: App, holder: Locks) -> None:
+    ops = app.operations
+    run = ops.trigger("settle", by="ann").run_id
+    [gone] = needing_a_node(app)
+    ops.concerns.acknowledge("no-node", gone.id, by="ann", note="it was stopped")
+    leases = []
+    for number, name in enumerate(("node-1", "node-2")):
+        node_id = RUNTIME.new_id()
+        leases.append((node_id, holder.lock(NODE_LEASE + node_id, ttl=30 + number).acquire()))
+        _join(app, node_id, name, leases[-1][1].grant_id)
+    assert needing_a_node(app) == []
+    assert ops.waits(run) == "it is about to be claimed"
+    _shift(app, leases[0][0], -900)
+    assert needing_a_node(app) == []
+    assert ops.waits(run) == "it is about to be claimed"
+    _shift(app, leases[1][0], -191)
+    [found] = needing_a_node(app)
+    assert re.fullmatch(
+        r"no node has renewed its lease \(the last one, node-2, 3m1\ds ago, ttl 31s\), so nothing runs: if its process "
+        "is gone, start one: fencepost run APP",
+        found.sentence,
+    )
+    assert (found.level, found.acknowledged) == ("bad", None)
+    assert found.since_at is not None
+    assert 191 <= (ops.now() - found.since_at).total_seconds() < 200
+    assert re.fullmatch(
+        r"only node-2 and 1 other have this job, and none of them has renewed its lease for 3m1\ds \(ttl 31s\): "
+        "they are probably dead; start a node: fencepost run APP",
+        ops.waits(run) or "",
+    )
+    nodes.leave(app.ledger, leases[0][0])
+    said_of_run = ops.waits(run) or ""
+    assert re.fullmatch(
+        r"only node-2 has this job, and it has not renewed its lease for 3m1\ds \(ttl 31s\): it is probably dead; "
+        "start a node: fencepost run APP",
+        said_of_run,
+    )
+    set_run(app, run, available_at=app.ledger.now_us() - 120_000_000)
+    assert said_of_run[:40] in next(each.sentence for each in ops.concerns.list() if each.what == "late")
+    assert [each.id for each in needing_a_node(app)] == [found.id]  # it can be acknowledged by this id
+
+
+def test_who_knows_of_a_late_renewal_does_not_know_of_the_next_one(app: App, holder: Locks) -> None:
+    def late() -> list[ConcernRecord]:
+        return [each for each in ops.concerns.list() if each.what == "node-late"]
+
+    ops, node_id = app.operations, RUNTIME.new_id()
+    lease = holder.lock(NODE_LEASE + node_id, ttl="10m").acquire()
+    _join(app, node_id, "node-1", lease.grant_id)
+    _shift(app, node_id, -500)
+    [first] = late()
+    assert first.since_at is not None
+    assert 500 <= (ops.now() - first.since_at).total_seconds() < 510
+    ops.concerns.acknowledge("node-late", first.id, by="ann", note="the network is slow")
+    [known] = late()
+    assert (known.id, known.acknowledged is not None) == (first.id, True)
+    _shift(app, node_id, 500)
+    assert late() == []
+    _shift(app, node_id, -450)
+    [anew] = late()
+    assert anew.acknowledged is None
+    assert anew.since_at is not None
+    assert 450 <= (ops.now() - anew.since_at).total_seconds() < 460
+
+
+def test_a_lease_store_that_does_not_answer_makes_no_node_seem_dead(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: object) -> None:
+        raise StoreUnavailable("the store is away")
+
+    monkeypatch.setattr(LeasesElsewhere, "sessions", silent)
+    monkeypatch.setattr(LeasesInLedger, "sessions", silent)
+    _join(app, RUNTIME.new_id(), "node-1", "g1")
+    run = app.operations.trigger("settle", by="ann").run_id
+    assert app.operations.waits(run) == "it is about to be claimed"
+    assert needing_a_node(app) == []
+
+
+def needing_a_node(app: App) -> list[ConcernRecord]:
+    found = app.operations.concerns.list()
+    return [each for each in found if each.what == "no-node" and each.acknowledged is None]
 
 
 def _join(app: App, node_id: str, name: str, grant_id: str) -> None:

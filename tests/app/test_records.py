@@ -146,6 +146,7 @@ NODE = {
     "lease_age_s": "number or null",
     "lease_ttl_s": "number or null",
     "trust_left_s": "number or null",
+    "lease_mark": "integer or null",
 }
 PAUSE = {
     "queue": "text or null",

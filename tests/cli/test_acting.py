@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import App, every
+from fencepost import App, every, locks
 from fencepost.app.composing import publish
 from fencepost.bulk import iterable
+from fencepost.core.names import NODE_LEASE
 from fencepost.core.runs import Requested
 from fencepost.ledger import nodes, requests
 from fencepost.ledger.ledger import open_ledger
 from fencepost.ledger.nodes import NewNode
+from fencepost.ledger.urls import lease_url
 from fencepost.threaded import ThreadedRuntime
 from tests.cli.command import FENCEPOST
 from tests.cli.inside import call
@@ -160,10 +162,11 @@ def test_whoever_waits_is_told_once_that_nobody_takes_from_the_queue(ledger: str
 def test_what_has_room_and_does_not_claim_is_suspected(ledger: str, act) -> None:
     run = record(ledger)
     book = open_ledger(ledger, ThreadedRuntime())
+    store = locks.connect(lease_url(ledger), holder="idle")
     node = NewNode(
         id="n",
         name="idle",
-        grant_id="g",
+        grant_id=store.lock(f"{NODE_LEASE}n", ttl="10m").acquire().grant_id,
         token=1,
         generation=0,
         version="0",
@@ -178,6 +181,7 @@ def test_what_has_room_and_does_not_claim_is_suspected(ledger: str, act) -> None
     other = record(ledger)
     book.write(lambda cursor: cursor.execute(f"UPDATE fencepost_run SET state='running', node='n' WHERE id={other}"))
     assert "every node that could run it is busy (1 of them; places: 1)" in act("show", str(run)).stdout
+    store.close()
     book.close()
 
 
@@ -332,6 +336,16 @@ def test_pause_and_resume_are_on_record(act) -> None:
     assert acts[:2] == [("schedule resumed", "bob"), ("schedule paused", "ann")]
 
 
+def test_pauses_ends_with_the_number_of_paused_schedules(act) -> None:
+    assert act("pauses").stdout == "nothing is paused: neither everything nor a queue\n"
+    act("schedules", "pause", "settle", "--reason", "holiday")
+    counts = "1 schedule is paused: fencepost schedules list\n"
+    assert act("pauses").stdout == f"nothing is paused: neither everything nor a queue\n{counts}"
+    act("pause", "--all", "--reason", "the bank books twice")
+    assert act("pauses").stdout.endswith(f"the bank books twice\n\n{counts}")
+    assert len(act("pauses", "--json").json) == 1
+
+
 def test_to_resume_what_is_not_paused_names_what_is(act) -> None:
     nothing = act("resume", "--queue", "defalt")
     assert "the queue 'defalt' was not paused; nothing was done, and nothing else is paused\n" in nothing.stdout
@@ -348,6 +362,31 @@ def test_an_unknown_job_is_refused_with_the_one_most_like_it(act) -> None:
         done = act(*words)
         assert done.returncode == 1
         assert "did you mean" in done.stderr
+
+
+def test_who_requests_what_no_node_can_take_is_told_so(act, ledger: str) -> None:
+    note = "it waits: there is no living node to run it: fencepost run APP starts one"
+    asked = act("trigger", "add", "-p", "a=3")
+    assert (asked.returncode, asked.stdout, note in asked.stderr) == (0, "run 1 of add\n", True)
+    act("cancel", "1")
+    assert note in act("retry", "1").stderr
+    settle = ("settle", "--from", "2026-01-01T00:00Z", "--to", "2026-01-02T00:00Z")
+    assert note in act("backfill", *settle).stderr
+    for words in (["trigger", "add", "-p", "a=4"], ["retry", "1", "--again"], ["backfill", *settle, "--again"]):
+        assert "it waits" not in act(*words, "--json").stderr
+    assert "it waits" not in act("trigger", "add", "-p", "a=5", "--delay", "1h").stderr
+    book = open_ledger(ledger, ThreadedRuntime())
+    with locks.connect(lease_url(ledger), holder="n1") as store:
+        lease = store.lock(f"{NODE_LEASE}n1", ttl="10m").acquire()
+        node = NewNode("n1", "node-1", lease.grant_id, 1, 0, "0", 1, ("default",), ("add",))
+        nodes.join(book, node)
+        assert act("trigger", "add", "-p", "a=6").stderr == ""
+        lease.release()
+    gone = act("trigger", "add", "-p", "a=7").stderr
+    assert "it waits: only node-1 has this job, and it has no lease any more: it is probably dead; start a node" in gone
+    act("pause", "--all", "--reason", "the bank books twice")
+    assert act("trigger", "add", "-p", "a=8").stderr.count("it waits: ") == 1
+    book.close()
 
 
 def test_show_says_that_nobody_is_there_to_run_it(act) -> None:

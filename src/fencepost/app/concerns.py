@@ -169,7 +169,7 @@ def _known(kind: ConcernKind, id_: str, standing: Mapping[str, Acknowledgement])
 def _record(group: Sequence[FoundConcern], looked_at: int) -> ConcernRecord:
     latest, more = group[0], len(group) - 1
     words = latest.words() + (f"; and {more}{'+' if looked_at >= MOST else ''} more of this kind" if more else "")
-    since_us = latest.occurrence.since_us
+    since_us = latest.occurrence.since_us if latest.since_us is None else latest.since_us
     return ConcernRecord(
         what=str(latest.kind),
         id=concern_id(latest.subject, latest.occurrence),

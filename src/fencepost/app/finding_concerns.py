@@ -64,6 +64,7 @@ class FoundConcern:
     schedule: str | None = None
     node: str | None = None
     pause: PauseRecord | None = None
+    since_us: int | None = None  # if the occurrence counts by another clock than the ledger's
     act: str = "look"
     command: str = ""
     consequence: str = _LOOKS
@@ -118,6 +119,8 @@ class ConcernFinder:
         ended = [each for each in found if not each.is_living]
         if self._jobs and not living:
             yield self._no_node(ended)
+        elif self._jobs and all(each.state == "overdue" for each in living):
+            yield self._none_renews(living)
         for each in living:
             yield from self._renewing_late(each)
             yield from self._draining(each)
@@ -126,17 +129,43 @@ class ConcernFinder:
                 yield self._died(each)
 
     def _no_node(self, ended: Sequence[NodeRecord]) -> FoundConcern:
-        nobody, subject = "no node takes part, so nothing runs", ""
+        nobody = "no node takes part, so nothing runs"
         if self._seen is not None:
             nobody = "no living node has one of your jobs, so none of them runs"
+        ends = [microseconds(at) for each in ended if (at := each.dead_at or each.left_at) is not None]
+        since_us = max(ends, default=0)
+        return self._nothing_runs(Occurrence(since_us, 0), since_us, f"{nobody}: fencepost run APP starts one")
+
+    def _none_renews(self, overdue: Sequence[NodeRecord]) -> FoundConcern:
+        """Return that all nodes seem dead: as long as none is left to notice it, their ends are not recorded."""
+        last = max(overdue, key=_renewed_us)
+        which, what = "no node", "nothing runs"
+        if self._seen is not None:
+            which, what = "no node that has one of your jobs", "none of them runs"
+        age = "it has no lease any more" if last.lease_age_s is None else f"{_time(last.lease_age_s)} ago"
+        ttl = "" if last.lease_ttl_s is None else f", ttl {_time(last.lease_ttl_s)}"
+        return self._nothing_runs(
+            Occurrence(_renewed_us(last), 1),  # the end of a node is never the same as this
+            self._renewed_at_us(last),
+            f"{which} has renewed its lease (the last one, {last.name}, {age}{ttl}), so {what}: if its process is "
+            "gone, start one: fencepost run APP",
+        )
+
+    def _renewed_at_us(self, node: NodeRecord) -> int:
+        """Return the time of the last renewal by the ledger's clock, about; 0 if nothing is known of it."""
+        return 0 if node.lease_age_s is None else self.now_us - round(node.lease_age_s * 1_000_000)
+
+    def _nothing_runs(self, occurrence: Occurrence, since_us: int, words: str) -> FoundConcern:
+        subject = ""
+        if self._seen is not None:
             # What others know is of other jobs: it is neither this, nor for this caller to read.
             subject = HASHED + hashlib.sha256(canonical_json(sorted(self._jobs)).encode()).hexdigest()[:_HASH]
-        ends = [microseconds(at) for each in ended if (at := each.dead_at or each.left_at) is not None]
         return FoundConcern(
             ConcernKind.NO_NODE,
             subject,
-            Occurrence(max(ends, default=0), 0),
-            lambda: f"{nobody}: fencepost run APP starts one",
+            occurrence,
+            lambda: words,
+            since_us=since_us,
             command="fencepost nodes --all",
             consequence="it shows which nodes took part before, and how they ended",
         )
@@ -189,20 +218,22 @@ class ConcernFinder:
         yield FoundConcern(
             ConcernKind.NODE_LATE,
             node.id,
-            Occurrence(microseconds(node.started_at), 0),
+            Occurrence(_renewed_us(node), 0),  # it is the same lateness until the next renewal
             lambda: words,
             node=node.id,
+            since_us=self._renewed_at_us(node),
             command="fencepost nodes",
             consequence="it shows how old each lease is: one old lease is that node's trouble, many are the database's",
         )
 
     def _died(self, node: NodeRecord) -> FoundConcern:
         why = f": {node.dead_why}" if node.dead_why else ""
+        left = "its runs, if it had any, are left to living nodes"
         return FoundConcern(
             ConcernKind.NODE_DIED,
             node.id,
             Occurrence(microseconds(node.dead_at), 0) if node.dead_at else Occurrence(0, 0),
-            lambda: f"node {node.name} ended without leaving, and was found dead{why}; others have taken over its runs",
+            lambda: f"node {node.name} ended without leaving, and was found dead{why}; {left}",
             node=node.id,
             command="fencepost journal --what 'run lost' --since 24h",
             consequence="it shows which attempts were lost with nodes",
@@ -222,6 +253,20 @@ class ConcernFinder:
                 f"no living node has job {row.job} and takes runs from its queue: its schedule {row.id} is not planned"
             )
             yield self._of_schedule(ConcernKind.JOB_WITHOUT_NODE, row, since_us, words)
+        for row in attention.paused_long(self._ledger, self._seen, before_us=self.now_us - DAY_US, limit=_ROWS):
+            paused_us = row.paused_at or 0
+            by = f" by {row.paused_by}" if row.paused_by else ""
+            words = (
+                f"schedule {row.id} of {row.job} has been paused for {self._ago(paused_us)}{by}, until it is resumed"
+            )
+            words += f": {row.pause_reason or 'no reason was given'}"
+            found = self._of_schedule(ConcernKind.SCHEDULE_PAUSED, row, paused_us, words)
+            end = f"fencepost schedules resume {shlex.quote(row.id)} ends the pause"
+            yield replace(
+                found,
+                command=f"fencepost schedules show {shlex.quote(row.id)}",
+                consequence=f"it shows the schedule and its pause, and changes nothing; {end}",
+            )
 
     def _of_schedule(self, kind: ConcernKind, row: StoredSchedule, since_us: int, words: str) -> FoundConcern:
         return FoundConcern(
@@ -376,6 +421,11 @@ def _timeout_us(job: JobRecord) -> int | None:
     policy: Any = job.policy  # somebody may have damaged it
     value: Any = policy.get("timeout") if isinstance(policy, Mapping) else None
     return round(value * 1_000_000) if isinstance(value, int | float) and value > 0 else None
+
+
+def _renewed_us(node: NodeRecord) -> int:
+    """Return when a node renewed its lease last, by the lease store's clock; 0 if the store has no such lease."""
+    return max(node.lease_mark or 0, 0)
 
 
 def _time(duration_s: float) -> str:

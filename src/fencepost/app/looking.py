@@ -215,11 +215,11 @@ class Looking:
 
     def waits(self, run_id: int) -> str | None:
         """Return a sentence that says what a run waits for; None if it does not wait."""
-        return why_it_waits(ClusterState(self._ledger), self._run(run_id), self._scope)
+        return why_it_waits(ClusterState(self._ledger, self._sights), self._run(run_id), self._scope)
 
     def waits_of(self, run_ids: Collection[int]) -> dict[int, str]:
         """Return the same for several runs, by their ids, for the cost of one; those that do not wait are left out."""
-        cluster, ids = ClusterState(self._ledger), [each for each in run_ids if is_id(each)]
+        cluster, ids = ClusterState(self._ledger, self._sights), [each for each in run_ids if is_id(each)]
         wanted = RunFilter(jobs=self._scope.visible, ids=ids)
         rows = history.runs(self._ledger, wanted, limit=page_limit(len(ids))) if ids else []
         said = {row.id: why_it_waits(cluster, row, self._scope) for row in rows}

@@ -6,6 +6,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fencepost.app.held import held_because
+from fencepost.app.records.runs import ABOUT_TO_BE_CLAIMED
+from fencepost.core.duration import spelled
 from fencepost.core.rights import ANOTHER_JOB
 from fencepost.core.tick import spelled_us
 from fencepost.ledger.history import RunFilter, RunRow, running_by_node, runs
@@ -13,10 +15,13 @@ from fencepost.ledger.nodes import NodeRow, living_nodes
 from fencepost.ledger.queue_pauses import QueuePause, queue_pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from fencepost.core.grants import Grant, SessionSight
     from fencepost.core.rights import Scope
     from fencepost.ledger.ledger import Ledger
+
+    Sights = Callable[[Sequence[Grant]], Mapping[str, SessionSight] | None]
 
 _LATE_US = 5_000_000  # a node claims within a poll of a second or two; after that, something is missing
 
@@ -24,8 +29,10 @@ _LATE_US = 5_000_000  # a node claims within a poll of a second or two; after th
 class ClusterState:
     """What the nodes of a ledger do, read once for several runs, and only what is asked for."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, sights: Sights) -> None:
+        """Ask `ledger`; and `sights` for the sessions of nodes: None if the lease store does not answer."""
         self.ledger = ledger
+        self._sights = sights
 
     @cached_property
     def held(self) -> str | None:
@@ -36,6 +43,15 @@ class ClusterState:
     def nodes(self) -> Sequence[NodeRow]:
         """The living nodes."""
         return living_nodes(self.ledger)
+
+    @cached_property
+    def overdue(self) -> Mapping[str, SessionSight | None]:
+        """The living nodes that have not renewed their leases for the ttl, by id: None stands for no lease at all."""
+        sights = self._sights([node.grant for node in self.nodes])
+        if sights is None:
+            return {}
+        seen = {node.id: sights.get(node.grant_id) for node in self.nodes}
+        return {node_id: sight for node_id, sight in seen.items() if sight is None or not sight.is_current}
 
     @cached_property
     def pauses(self) -> Sequence[QueuePause]:
@@ -89,7 +105,7 @@ def _in_queue(cluster: ClusterState, row: RunRow) -> str:
         return _its_time(row)
     if (pause := next((each for each in cluster.pauses if each.concerns(row.queue)), None)) is not None:
         return str(pause)
-    return _unserved(row, nodes) or _not_claimed(cluster, row)
+    return _unserved(row, nodes) or _none_renews(cluster, row) or _not_claimed(cluster, row)
 
 
 def _unserved(row: RunRow, nodes: Sequence[NodeRow]) -> str | None:
@@ -103,11 +119,30 @@ def _unserved(row: RunRow, nodes: Sequence[NodeRow]) -> str | None:
     return None
 
 
+def _none_renews(cluster: ClusterState, row: RunRow) -> str | None:
+    """Say that all nodes that take such runs seem dead; None if one of them renews its lease."""
+    taking = [node for node in cluster.nodes if row.job in node.jobs and row.queue in node.queues]
+    if any(node.id not in cluster.overdue for node in taking):
+        return None
+    last = max(taking, key=lambda node: sight.renewed_at_us if (sight := cluster.overdue[node.id]) else 0)
+    sight, others = cluster.overdue[last.id], len(taking) - 1
+    since = "" if sight is None else f" for {spelled(round(sight.age_s))} (ttl {spelled(sight.ttl_s)})"
+    whole = sum(row.job in node.jobs for node in cluster.nodes) == len(taking)
+    what = "this job" if whole else f"this job and the queue {row.queue!r}"
+    if others:
+        who, are = f"{last.name} and {others} other{'s' if others > 1 else ''} have", "they are"
+        lacks = "none of them has renewed its lease"
+    else:
+        who, are = f"{last.name} has", "it is"
+        lacks = "it has not renewed its lease" if sight else "it has no lease any more"
+    return f"only {who} {what}, and {lacks}{since}: {are} probably dead; start a node: fencepost run APP"
+
+
 def _not_claimed(cluster: ClusterState, row: RunRow) -> str:
-    nodes, now_us = cluster.nodes, cluster.now_us
-    if now_us - row.available_at <= _LATE_US:
-        return "it is about to be claimed"
-    able = [node for node in nodes if row.job in node.jobs and row.queue in node.queues and node.draining_at is None]
+    if cluster.now_us - row.available_at <= _LATE_US:
+        return ABOUT_TO_BE_CLAIMED
+    serving = [node for node in cluster.nodes if row.job in node.jobs and row.queue in node.queues]
+    able = [node for node in serving if node.draining_at is None and node.id not in cluster.overdue]
     if not able:
         return "every node that could run it drains, and takes no more runs"
     return _unclaimed(able, cluster.running)

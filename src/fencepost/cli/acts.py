@@ -94,6 +94,8 @@ def trigger(
         if not as_json:
             print(f"run {asked.run_id} of {job}" + ("" if asked.is_new else " (requested before, with the same key)"))
         paused = _paused(ops, asked.run_id)
+        if not (paused or wait or as_json):
+            _unserved(ops, asked.run_id)
         if wait:
             return _await(ops, asked.run_id, as_json=as_json)
     if as_json:
@@ -130,7 +132,8 @@ def retry(
             "has ended can be repeated",
             lambda: ops.retry(run, by=who(by), reason=reason or None, again=again, params=changed),
         )
-        _paused(ops, new)
+        if not _paused(ops, new) and not as_json:
+            _unserved(ops, new)
     words = f" with {', '.join(sorted(typed))} changed" if typed else ""
     return answer({"run": new, "retry_of": run}, f"run {new} repeats run {run}{words}", as_json=as_json)
 
@@ -261,7 +264,10 @@ def backfill(
                 limit=limit,
                 again=again,
             )
-        _paused_queue(ops, str(known.policy.get("queue") or "default"))
+        paused = _paused_queue(ops, str(known.policy.get("queue") or "default"))
+        if made.new and not paused and not as_json:
+            for newest in ops.runs(job=job, states=("queued",), limit=1):
+                _unserved(ops, newest.id)
     count = f"{counted(made.new, 'run')} of {job}, for {counted(made.asked, 'due time')}"
     return answer(
         {"job": job, "key": made.key, "asked": made.asked, "new": made.new},
@@ -281,6 +287,17 @@ def _present_name(known: JobRecord) -> str:
 def _paused(ops: Operations, run_id: int) -> str:
     """Say that a run waits for a pause, if it does; return the sentence."""
     return _paused_queue(ops, ops.run(run_id).queue) if ops.pauses.list() else ""
+
+
+def _unserved(ops: Operations, run_id: int) -> None:
+    """Say why no node can take a run that could begin, if that is so."""
+    from fencepost.app.records.runs import ABOUT_TO_BE_CLAIMED  # noqa: PLC0415
+
+    run = ops.run(run_id)
+    if run.state == "queued" or run.waits_for == "node":
+        why = ops.waits(run_id)
+        if why is not None and why != ABOUT_TO_BE_CLAIMED:
+            messages.complain(visible(f"it waits: {why}"))
 
 
 def _paused_queue(ops: Operations, queue: str) -> str:

@@ -21,7 +21,7 @@ from fencepost.cli.ledger_options import (
     who,
 )
 from fencepost.cli.messages import complain
-from fencepost.cli.output import answer, draw_rows, print_json, to_the_second
+from fencepost.cli.output import answer, counted, draw_rows, print_json, to_the_second
 from fencepost.core.duration import typed_duration
 from fencepost.core.nearest import suggestion
 from fencepost.errors import ConfigurationError
@@ -98,20 +98,24 @@ def _meant(queue: str, left: Sequence[PauseRecord]) -> str:
 
 
 def pauses(*, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
-    """Show what is paused: everything, or queues. fencepost schedules list shows paused schedules.
+    """Show what is paused: everything, or queues; and how many schedules are: fencepost schedules list shows these.
 
     Example: fencepost pauses
     """
     with front(ledger) as ops:
         found = ops.pauses.list()
+        resting = 0 if as_json else sum(each.paused_at is not None for each in ops.schedules.iterate())
     if as_json:
         print_json([document(each) for each in found])
-    elif found:
+        return Exit.OK
+    if found:
         draw_rows(("what", "since", "until", "by", "reason"), map(_cells, found))
         for each in found:
             _warn(each)
     else:
         print("nothing is paused: neither everything nor a queue")
+    if resting:
+        print(f"{counted(resting, 'schedule')} {'is' if resting == 1 else 'are'} paused: fencepost schedules list")
     return Exit.OK
 
 

@@ -34,6 +34,7 @@ class ConcernKind(StrEnum):
     NEAR_TIMEOUT = "near-timeout"
     NODE_LATE = "node-late"
     NODE_DRAINS = "node-drains"
+    SCHEDULE_PAUSED = "schedule-paused"
     NODE_DIED = "node-died"
     REFUSED_WRITE = "refused-write"
     CLOCK_LEAPT = "clock-leapt"

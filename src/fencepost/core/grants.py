@@ -101,10 +101,15 @@ class LeaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class SessionSight:
-    """A session as the store showed it once: in how many µs it expires by the store's clock, and its ttl."""
+    """A session as the store showed it once: in how many µs it expires by the store's clock, and its ttl.
+
+    `renewed_at_us`: when it was renewed last, by the store's clock, which may count from the start of the machine. It
+    is the same until the next renewal.
+    """
 
     expires_in_us: int
     ttl_us: int
+    renewed_at_us: int
 
     @property
     def is_current(self) -> bool:

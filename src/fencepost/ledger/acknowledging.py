@@ -134,7 +134,7 @@ def _gone(database: Database, cursor: Cursor, rows: list[Acknowledgement], now_u
     tables = database.tables
     run, schedule, node, line = tables.run.c, tables.schedule.c, tables.node.c, tables.journal.c
     pause = tables.operating["pause"].c
-    times = (schedule.id, schedule.next_due_at, schedule.no_node_since)
+    times = (schedule.id, schedule.next_due_at, schedule.no_node_since, schedule.paused_at)
 
     def those(*kinds: ConcernKind) -> list[Named]:
         return [each for each in named if each[0].what in kinds and HASHED not in each[1]]
@@ -146,15 +146,17 @@ def _gone(database: Database, cursor: Cursor, rows: list[Acknowledgement], now_u
     noted = those(ConcernKind.REFUSED_WRITE, ConcernKind.CLOCK_LEAPT)
     paused, drains = those(ConcernKind.PAUSED), those(ConcernKind.NODE_DRAINS)
     planned, served = those(ConcernKind.NOT_PLANNED), those(ConcernKind.JOB_WITHOUT_NODE)
+    resting = those(ConcernKind.SCHEDULE_PAUSED)
     runs = _known(database, cursor, (run.id, run.state), set(run_of.values()))
-    schedules = _known(database, cursor, times, {each[1] for each in planned + served})
+    schedules = _known(database, cursor, times, {each[1] for each in planned + served + resting})
     nodes = _known(database, cursor, (node.id, node.left_at, node.dead_at), {each[1] for each in of_nodes + drains})
     pauses = _known(database, cursor, (pause.queue, pause.paused_at), {each[1] for each in paused})
     lines = _known(database, cursor, (line.id,), {each[2].number for each in noted})
     gone = [each for each in lasting if run_of[each] not in runs]
     gone += [each for each in live if runs.get(run_of[each], (0, "succeeded"))[1] in TERMINAL]
-    gone += [each for each in planned if schedules.get(each[1], (0, 0, 0))[1] != each[2].since_us]
-    gone += [each for each in served if schedules.get(each[1], (0, 0, 0))[2] != each[2].since_us]
+    gone += [each for each in planned if schedules.get(each[1], (0, 0, 0, 0))[1] != each[2].since_us]
+    gone += [each for each in served if schedules.get(each[1], (0, 0, 0, 0))[2] != each[2].since_us]
+    gone += [each for each in resting if schedules.get(each[1], (0, 0, 0, 0))[3] != each[2].since_us]
     gone += [each for each in of_nodes if each[1] not in nodes]
     gone += [each for each in drains if nodes.get(each[1], (0, 0, 0))[1:] != (None, None)]
     gone += [each for each in paused if pauses.get(each[1], (0, 0))[1] != each[2].since_us]

@@ -1,7 +1,7 @@
 """What needs a person, as the ledger has it: bounded questions, each answered by an index or by few rows.
 
-None of them reads more than the runs that have not ended, the runs that were given up, or the newest lines of the
-journal, however much history there is. `jobs` are those that may be seen; None for all.
+None of them reads more than the schedules, the runs that have not ended, the runs that were given up, or the newest
+lines of the journal, however much history there is. `jobs` are those that may be seen; None for all.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ def unserved(database: Database, jobs: Jobs, *, limit: int) -> list[StoredSchedu
     c = database.tables.schedule.c
     without = (c.no_node_since.is_not(None), c.deleted_at.is_(None))
     return _schedules(database, jobs, every_row(database).where(*without).order_by(c.no_node_since).limit(limit))
+
+
+def paused_long(database: Database, jobs: Jobs, *, before_us: int, limit: int) -> list[StoredSchedule]:
+    """Return schedules that were paused before a time, until a person resumes them, those paused longest first."""
+    c = database.tables.schedule.c
+    endless = (c.paused_at < before_us, c.paused_until.is_(None), c.deleted_at.is_(None))
+    return _schedules(database, jobs, every_row(database).where(*endless).order_by(c.paused_at).limit(limit))
 
 
 def _schedules(database: Database, jobs: Jobs, query: Select[Any]) -> list[StoredSchedule]:

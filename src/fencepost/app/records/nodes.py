@@ -25,7 +25,8 @@ class NodeRecord(LedgerRecord):
 
     A node is overdue if its lease was not renewed for its ttl: the next node that has watched it for a ttl declares it
     dead. `lease_age_s`: when it was renewed last, against `lease_ttl_s`. `trust_left_s`: for how long the node may go
-    on without a renewal, at most, if its margin is the usual one. None where the lease store does not show it.
+    on without a renewal, at most, if its margin is the usual one. `lease_mark`: a number that is another one after each
+    renewal. None where the lease store does not show it.
     `drain_by`: the person who has asked it to drain, at `drain_asked_at`.
     """
 
@@ -50,6 +51,7 @@ class NodeRecord(LedgerRecord):
     lease_age_s: float | None
     lease_ttl_s: float | None
     trust_left_s: float | None
+    lease_mark: int | None = None
 
     @staticmethod
     def of(row: NodeRow, *, running: int, sights: Mapping[str, SessionSight] | None = None) -> NodeRecord:
@@ -77,6 +79,7 @@ class NodeRecord(LedgerRecord):
             lease_age_s=None if sight is None else sight.age_s,
             lease_ttl_s=None if sight is None else sight.ttl_s,
             trust_left_s=None if sight is None else _trust_left_s(sight),
+            lease_mark=None if sight is None else sight.renewed_at_us,
         )
 
     @property

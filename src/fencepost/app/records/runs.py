@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from fencepost.ledger.history import AttemptRow, RunRow
     from fencepost.ledger.parts import Part
 
+ABOUT_TO_BE_CLAIMED = "it is about to be claimed"
+"""What a queued run is said to wait for if nodes can take it, and have not had the time to."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunRecord(LedgerRecord):

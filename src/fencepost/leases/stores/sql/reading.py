@@ -51,7 +51,11 @@ class LeaseReading:
             for grant_id, session_id, expires_at, ttl_us, now_us in rows(
                 f"{self.sql.watch}{marks(len(chunk))}", tuple(chunk)
             ):
-                there[grant_id] = (session_id, expires_at, SessionSight(expires_at - now_us, ttl_us))
+                there[grant_id] = (
+                    session_id,
+                    expires_at,
+                    SessionSight(expires_at - now_us, ttl_us, expires_at - ttl_us),
+                )
         return there
 
 
