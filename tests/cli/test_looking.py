@@ -260,6 +260,17 @@ def test_why_without_a_time_answers_for_the_latest_due_time(ledger: str, look) -
     assert answer["became"] in ("to come", "ran", "planned", "skipped", "misfired", "no node"), (answer, schedule)
 
 
+def test_why_without_a_time_ends_with_the_pause_and_the_command_that_ends_it(look) -> None:
+    look("pause", "--all", "--reason", "lunch", "--by", "root")
+    try:
+        lines = look("why", "settle").stdout.splitlines()
+    finally:
+        look("resume", "--all", "--by", "root")
+    assert "no living node has the job now: fencepost run APP starts one" in lines[0]
+    assert lines[-1].startswith("Everything has been paused since ")
+    assert lines[-1].endswith(" by root: lunch. fencepost resume --all")
+
+
 def test_a_variable_that_is_misspelt_is_named(ledger: str) -> None:
     others = {"FENCEPOST_SERVICE_HOST": "10.0.0.1", "FENCEPOST_PORT_5432_TCP_ADDR": "10.0.0.1", "FENCEPOST_TOKEN": "1"}
     done = call("jobs", ledger=ledger, env={"FENCEPOST_UL": "sqlite:///other.db", **others})
