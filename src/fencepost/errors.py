@@ -424,8 +424,8 @@ class NoSuchNode(NotInLedger):
 class NoSuchSchedule(NotInLedger):
     """The schedule never existed, or was deleted."""
 
-    def __init__(self, schedule_id: str) -> None:
-        super().__init__(f"there is no schedule {schedule_id!r}: it never existed, or it was deleted")
+    def __init__(self, schedule_id: str, message: str = "") -> None:
+        super().__init__(message or f"there is no schedule {schedule_id!r}: it never existed, or it was deleted")
         self.schedule_id = schedule_id
 
 

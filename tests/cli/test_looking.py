@@ -364,3 +364,19 @@ def test_a_job_that_got_another_name_is_shown_as_that(tmp_path: Path) -> None:
 
 def test_jobs_are_listed_as_schedules_are(look) -> None:
     assert look("jobs", "list").stdout == look("jobs").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["why", "setle"],
+        ["schedules", "show", "setle"],
+        ["schedules", "pause", "setle", "--by", "ann"],
+        ["schedules", "resume", "setle", "--by", "ann"],
+        ["schedules", "preview", "setle"],
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_nearest_one(look, words: list[str]) -> None:
+    done = look(*words)
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith("; did you mean 'settle'?"), done.stderr

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from fencepost.core.nearest import nearest, suggestion
 from fencepost.core.overlap import was_kept_out
 from fencepost.core.rights import ANOTHER_JOB, Scope
 from fencepost.core.schedule import describe, schedule_from_json
@@ -27,6 +28,7 @@ from fencepost.ledger.schedule_rows import StoredSchedule, every_row
 from fencepost.ledger.serving import last_served_us, served_now
 
 _LOOK_BACK = 200  # the run that held the key is among the latest of that key
+_MOST_NAMED = 1000  # schedules among which a similar name is looked for
 _MOST_NODES = 1000  # a name that is not found among these is shown as its id
 _MOST_SCHEDULES = 100  # of one job; if it has more, use the id of a schedule instead
 
@@ -76,7 +78,7 @@ def why(ledger: Ledger, job: str, at_us: int | None = None, *, scope: Scope) -> 
     found = found or [each for each in _by_id(ledger, job) if scope.sees(each.job)]
     if not found:
         if not scope.sees(job) or not jobs.jobs(ledger, names=[job]):
-            raise NoSuchJob(job)
+            raise _unknown(ledger, job, scope)
         asked_us = ledger.now_us() if at_us is None else at_us
         answer = Why(job, asked_us, Became.NO_SCHEDULE, f"{job!r} has no schedule: it runs on request only")
         return [_with_now(ledger, answer, None) if at_us is None else answer]
@@ -87,6 +89,16 @@ def why(ledger: Ledger, job: str, at_us: int | None = None, *, scope: Scope) -> 
         return [_with_now(ledger, answer, each) for each, answer in latest]
     answers = [_Question(ledger, each, at_us, scope).answer() for each in found]
     return [each for each in answers if each.became is not Became.NOT_DUE] or answers
+
+
+def _unknown(ledger: Ledger, name: str, scope: Scope) -> NoSuchJob:
+    """Return the error for a name that no job and no schedule has; it suggests what the caller may see."""
+    found = schedules.schedules(ledger, jobs=scope.visible, limit=_MOST_NAMED)
+    names = [row.name for row in jobs.jobs(ledger, names=scope.visible)]
+    near = nearest(name, [*names, *(row.id for row in found)])
+    if not names:
+        return NoSuchJob(name)
+    return NoSuchJob(name, suggestion(name, names) if near is None else f"did you mean {near!r}?")
 
 
 def _with_now(ledger: Ledger, answer: Why, row: StoredSchedule | None) -> Why:
