@@ -408,8 +408,9 @@ class NoSuchRun(NotInLedger):
 class NoSuchJob(NotInLedger):
     """No node has registered a job with this name."""
 
-    def __init__(self, name: str, hint: str = "a job is registered when a node that has it starts") -> None:
-        super().__init__(f"there is no job {name!r} in the ledger; {hint}")
+    def __init__(self, name: str, hint: str = "", *, where: str = "in the ledger") -> None:
+        hint = hint or "a job is registered when a node that has it starts"
+        super().__init__(f"there is no job {name!r} {where}; {hint}")
         self.name = name
 
 

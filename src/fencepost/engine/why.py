@@ -6,7 +6,7 @@ due, or it was so long ago that the record is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -95,10 +95,15 @@ def _unknown(ledger: Ledger, name: str, scope: Scope) -> NoSuchJob:
     """Return the error for a name that no job and no schedule has; it suggests what the caller may see."""
     found = schedules.schedules(ledger, jobs=scope.visible, limit=_MOST_NAMED)
     names = [row.name for row in jobs.jobs(ledger, names=scope.visible)]
-    near = nearest(name, [*names, *(row.id for row in found)])
-    if not names:
-        return NoSuchJob(name)
-    return NoSuchJob(name, suggestion(name, names) if near is None else f"did you mean {near!r}?")
+    return unknown_job(name, names, scope=scope, schedules=[row.id for row in found])
+
+
+def unknown_job(name: str, jobs: Sequence[str], *, scope: Scope, schedules: Sequence[str] = ()) -> NoSuchJob:
+    """Return the error for a name that none of these jobs and schedules has: those that the caller may see."""
+    where = "in the ledger" if scope.visible is None else "that you may see"
+    near = nearest(name, [*jobs, *schedules])
+    hint = suggestion(name, jobs) if near is None and jobs else f"did you mean {near!r}?" if near else ""
+    return NoSuchJob(name, hint, where=where)
 
 
 def _with_now(ledger: Ledger, answer: Why, row: StoredSchedule | None) -> Why:
