@@ -7,6 +7,7 @@ import pytest
 
 from fencepost import App, at
 from fencepost.app.composing import publish
+from fencepost.cli.run_rows import COLUMNS, run_cells
 from fencepost.core.tick import spelled_us
 from fencepost.ledger import schedules
 from fencepost.ledger.ledger import open_ledger
@@ -380,3 +381,21 @@ def test_a_misspelt_name_is_answered_with_the_nearest_one(look, words: list[str]
     done = look(*words)
     assert done.returncode == 1
     assert done.stderr.rstrip().endswith("; did you mean 'settle'?"), done.stderr
+
+
+def test_a_back_filled_run_is_not_late(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/backfill.db"
+    app = shop(url)
+    with app.running(grace="10s"):
+        app.operations.backfill("settle", "2026-01-01T00:00Z", "2026-01-02T12:00Z", by="ann")
+        until(lambda: app.operations.runs(job="settle", states=("succeeded",)), 30, what="it has run")
+        [run] = app.operations.runs(job="settle", states=("succeeded",), limit=1)
+    app.close()
+    assert run.due_at is not None
+    assert run_cells(run)[COLUMNS.index("late")] == ""
+
+
+def test_the_state_of_what_failed_for_good_is_named(look) -> None:
+    done = look("runs", "--state", "failed")
+    assert done.returncode == 2
+    assert done.stderr.rstrip().endswith("; a run that failed for good is 'dead'; --failed lists these")
