@@ -399,3 +399,17 @@ def test_the_state_of_what_failed_for_good_is_named(look) -> None:
     done = look("runs", "--state", "failed")
     assert done.returncode == 2
     assert done.stderr.rstrip().endswith("; a run that failed for good is 'dead'; --failed lists these")
+
+
+def test_what_keeps_a_job_from_running_is_said_once_for_all_of_its_schedules(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/twice.db"
+    app = App(url)
+
+    @app.job(at("2020-01-01T00:00Z"), at("2020-01-02T00:00Z"))
+    def twice() -> None: ...
+
+    publish(app)
+    app.operations.pauses.pause(None, by="root", reason="lunch")
+    app.close()
+    text = call("why", "twice", ledger=url).stdout
+    assert text.count("Everything has been paused since ") == 1, text

@@ -52,6 +52,6 @@ def why(
         say(each.sentence)
         if each.run is not None:
             draw_runs([each.run])
-        for line in each.now or ():  # an older server has no such field
-            say(line)
+    for line in dict.fromkeys(line for each in answers for line in each.now or ()):  # None: an older server's
+        say(line)
     return Exit.OK
