@@ -408,8 +408,9 @@ class NoSuchRun(NotInLedger):
 class NoSuchJob(NotInLedger):
     """No node has registered a job with this name."""
 
-    def __init__(self, name: str, hint: str = "a job is registered when a node that has it starts") -> None:
-        super().__init__(f"there is no job {name!r} in the ledger; {hint}")
+    def __init__(self, name: str, hint: str = "", *, where: str = "in the ledger") -> None:
+        hint = hint or "a job is registered when a node that has it starts"
+        super().__init__(f"there is no job {name!r} {where}; {hint}")
         self.name = name
 
 
@@ -424,8 +425,8 @@ class NoSuchNode(NotInLedger):
 class NoSuchSchedule(NotInLedger):
     """The schedule never existed, or was deleted."""
 
-    def __init__(self, schedule_id: str) -> None:
-        super().__init__(f"there is no schedule {schedule_id!r}: it never existed, or it was deleted")
+    def __init__(self, schedule_id: str, message: str = "") -> None:
+        super().__init__(message or f"there is no schedule {schedule_id!r}: it never existed, or it was deleted")
         self.schedule_id = schedule_id
 
 

@@ -47,7 +47,7 @@ def without(text: str, target: Target) -> str:
     """The text without what the caller has said itself."""
     for said in (target.job, target.schedule, str(target.run)):
         text = re.sub(rf"(?<![\w/-]){re.escape(said)}(?![\w/-])", "<said>", text)
-    return re.sub(r"(did you mean '\w+'\?|there are: \w+(, \w+)*)", "<what is similar>", text)
+    return re.sub(r"(; )?(did you mean '\w+'\?|there are: \w+(, \w+)*)", "", text)
 
 
 def names_in(text: str) -> list[str]:

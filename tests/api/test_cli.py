@@ -435,3 +435,36 @@ def test_methods_take_what_those_beside_the_ledger_take(remote: type, beside: ty
         known = inspect.signature(getattr(beside, name)).parameters
         for each in inspect.signature(method).parameters.values():
             assert (each.kind, each.default) == (known[each.name].kind, known[each.name].default), (name, each)
+
+
+def test_a_token_for_one_job_is_not_told_that_others_are_not_there(ledger: str) -> None:
+    secret = token_for(ledger, "operator", "settle")
+    app = App(ledger)
+    with served(web(app)) as address:
+        env = {"FENCEPOST_TOKEN": secret}
+        for words in (("trigger",), ("why",), ("jobs",)):
+            hidden = call("--server", address, *words, "boom", env=env)
+            assert hidden.returncode == 1
+            assert "there is no job 'boom' that you may see; there are: settle" in hidden.stderr
+            absent = call("--server", address, *words, "blank", env=env)
+            assert absent.stderr == hidden.stderr.replace("boom", "blank")
+    app.close()
+
+
+def test_an_address_that_is_no_server_s_says_what_to_give(ledger: str, asked: Ask) -> None:
+    app = App(ledger)
+    with served(web(app)) as address:
+        env = {"FENCEPOST_TOKEN": token_for(ledger)}
+        wrong = call("--server", f"{address}/wrong", "runs", env=env)
+        secured = call("--server", address.replace("http://", "https://"), "runs", env=env)
+    app.close()
+    assert (wrong.returncode, secured.returncode) == (2, 2)
+    assert f"{address}/wrong does not answer as a Fencepost server" in wrong.stderr
+    assert wrong.stderr.rstrip().endswith(": give the address of the pages, with --prefix if it has one")
+    assert secured.stderr.rstrip().endswith(": it probably speaks http; on the loopback, write http://")
+
+
+def test_without_a_token_it_says_who_makes_one() -> None:
+    done = call("--server", "http://127.0.0.1:1", "runs", env={"FENCEPOST_TOKEN": ""})
+    assert done.returncode == 2
+    assert done.stderr.rstrip().endswith("; an admin makes one: fencepost api-tokens add NAME ROLE --expires-in 30d")

@@ -189,3 +189,18 @@ def _table_rows(page: str) -> list[list[str]]:
 
 def test_showing_an_application_shows_no_password() -> None:
     assert "s3cret" not in repr(App("postgresql://me:s3cret@db/app"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("*/5 * * * *", "not a schedule; write cron('*/5 * * * *')"),
+        ("5m", "not a schedule; write every('5m')"),
+        ("every 5m", "not a schedule; write every('5m')"),
+        ("often", "not a schedule; there are cron(…), every(…) and at(…)"),
+    ],
+)
+def test_a_text_in_place_of_a_schedule_is_answered_with_the_call_that_fits(app: App, text: str, says: str) -> None:
+    with pytest.raises(InvalidSchedule) as caught:
+        app.job(text)  # type: ignore[call-overload]
+    assert str(caught.value).endswith(says)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -331,6 +332,37 @@ class TestWhy:
 
     def test_it_is_still_to_come(self, app: App) -> None:
         assert self.why(app, hours_ago(app, -24)).became is Became.TO_COME
+
+    def test_what_is_to_come_says_when_and_who_has_the_job(self, app: App) -> None:
+        at_us = hours_ago(app, -24)
+        assert "and no living node has the job now: fencepost run APP starts one" in self.why(app, at_us).sentence
+        with app.running(grace="1s"):
+            sentence = self.why(app, at_us).sentence
+        assert re.search(r": it is due in (23h|1d)\S*; 1 living node has the job$", sentence), sentence
+
+    def test_without_a_time_it_says_what_keeps_the_job_from_running(self, app: App) -> None:
+        [answer] = app.operations.why("settle")
+        assert (answer.became, answer.now) == (Became.TO_COME, ())  # the sentence says that no node lives
+        app.schedules.pause("settle", by="root", reason="lunch")
+        app.operations.pauses.pause(None, by="ann", reason="the bank books twice")
+        set_schedule(app, "settle", created_at=1, planned_through=hours_ago(app, -1))
+        self.due(app, hours_ago(app, 0), state="succeeded", attempts=1)
+        [answer] = app.operations.why("settle")
+        assert answer.became is Became.RAN
+        schedule, everything, node = answer.now
+        assert schedule.startswith("The schedule has been paused since ")
+        assert schedule.endswith(" by root: lunch. fencepost schedules resume settle")
+        assert everything.startswith("Everything has been paused since ")
+        assert everything.endswith("by ann: the bank books twice. fencepost resume --all")
+        assert node == "No living node has the job now: fencepost run APP starts one"
+        assert self.why(app, hours_ago(app, 0)).now == ()
+        assert len(app.operations.why("by_hand")[0].now) == 2  # it has no schedule that could be paused
+
+    def test_what_the_sentence_says_is_not_repeated(self, app: App) -> None:
+        app.schedules.pause("settle", by="root", reason="lunch")
+        [answer] = app.operations.why("settle")
+        assert answer.became is Became.PAUSED
+        assert answer.now[0] == "To resume it: fencepost schedules resume settle"
 
     def test_it_was_never_due_then(self, app: App) -> None:
         at_us = hours_ago(app, 2) + 5

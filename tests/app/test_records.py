@@ -229,6 +229,7 @@ WHY = {
     "sentence": "text",
     "run": "RunRecord or null",
     "nearest_at": "list of instant",
+    "now": "list of text",
 }
 COUNTS = dict.fromkeys(("read", "written", "filtered", "skipped", "chunks"), "integer")
 PARTITION = {

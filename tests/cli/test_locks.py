@@ -83,6 +83,7 @@ def test_a_store_without_history_says_so(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_looking_makes_no_lock(store: str) -> None:
+    connect(store).close()  # a store that nothing was taken in
     for words in (["show", "ghost"], ["release", "ghost", "--yes"]):
         done = call("locks", *words, "--store", store)
         assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
@@ -140,6 +141,7 @@ def test_version_and_help() -> None:
 def test_a_reader_that_leaves_early_is_no_error(sqlite_url: str) -> None:
     import subprocess
 
+    connect(sqlite_url).close()
     command = f"{FENCEPOST} locks list --json --store {sqlite_url} | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     assert done.stderr == ""
@@ -157,3 +159,30 @@ def test_interrupt_is_130(sqlite_url: str, tmp_path: Path) -> None:
 def _has_handlers(pid: int) -> bool:
     mask = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
     return bool(int(mask.split()[1], 16) & (1 << (signal.SIGUSR2 - 1)))
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "x"], ["history"], ["release", "x", "-y"]])
+def test_looking_makes_no_store(words: list[str], tmp_path: Path) -> None:
+    done = call("locks", *words, "--store", f"sqlite:///{tmp_path}/typo.db")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"there is no store at {tmp_path}/typo.leases.db (the leases of sqlite:///{tmp_path}/typo.db)" in done.stderr
+    assert "is the URL right?" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_file_of_leases_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "app.db").touch()
+    (tmp_path / "app.leases.db").touch()
+    done = call("locks", "list", "--store", f"sqlite:///{tmp_path}/app.leases.db")
+    assert done.returncode == 2
+    assert done.stderr.rstrip().endswith(f"Write the URL of the database beside it: sqlite:///{tmp_path}/app.db")
+    assert {each.name for each in tmp_path.iterdir()} == {"app.db", "app.leases.db"}
+
+
+def test_a_database_without_leases_has_no_locks_yet(tmp_path: Path) -> None:
+    (tmp_path / "app.db").touch()
+    store = f"sqlite:///{tmp_path}/app.db"
+    assert locks(store, "list") == "no lock has been taken here yet\n"
+    assert locks(store, "history") == "no grant has ended here yet\n"
+    assert call("locks", "show", "x", "--store", store).returncode == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["app.db"]

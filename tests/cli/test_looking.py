@@ -7,6 +7,7 @@ import pytest
 
 from fencepost import App, at
 from fencepost.app.composing import publish
+from fencepost.cli.run_rows import COLUMNS, run_cells
 from fencepost.core.tick import spelled_us
 from fencepost.ledger import schedules
 from fencepost.ledger.ledger import open_ledger
@@ -260,6 +261,17 @@ def test_why_without_a_time_answers_for_the_latest_due_time(ledger: str, look) -
     assert answer["became"] in ("to come", "ran", "planned", "skipped", "misfired", "no node"), (answer, schedule)
 
 
+def test_why_without_a_time_ends_with_the_pause_and_the_command_that_ends_it(look) -> None:
+    look("pause", "--all", "--reason", "lunch", "--by", "root")
+    try:
+        lines = look("why", "settle").stdout.splitlines()
+    finally:
+        look("resume", "--all", "--by", "root")
+    assert "no living node has the job now: fencepost run APP starts one" in lines[0]
+    assert lines[-1].startswith("Everything has been paused since ")
+    assert lines[-1].endswith(" by root: lunch. fencepost resume --all")
+
+
 def test_a_variable_that_is_misspelt_is_named(ledger: str) -> None:
     others = {"FENCEPOST_SERVICE_HOST": "10.0.0.1", "FENCEPOST_PORT_5432_TCP_ADDR": "10.0.0.1", "FENCEPOST_TOKEN": "1"}
     done = call("jobs", ledger=ledger, env={"FENCEPOST_UL": "sqlite:///other.db", **others})
@@ -353,3 +365,51 @@ def test_a_job_that_got_another_name_is_shown_as_that(tmp_path: Path) -> None:
 
 def test_jobs_are_listed_as_schedules_are(look) -> None:
     assert look("jobs", "list").stdout == look("jobs").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["why", "setle"],
+        ["schedules", "show", "setle"],
+        ["schedules", "pause", "setle", "--by", "ann"],
+        ["schedules", "resume", "setle", "--by", "ann"],
+        ["schedules", "preview", "setle"],
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_nearest_one(look, words: list[str]) -> None:
+    done = look(*words)
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith("; did you mean 'settle'?"), done.stderr
+
+
+def test_a_back_filled_run_is_not_late(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/backfill.db"
+    app = shop(url)
+    with app.running(grace="10s"):
+        app.operations.backfill("settle", "2026-01-01T00:00Z", "2026-01-02T12:00Z", by="ann")
+        until(lambda: app.operations.runs(job="settle", states=("succeeded",)), 30, what="it has run")
+        [run] = app.operations.runs(job="settle", states=("succeeded",), limit=1)
+    app.close()
+    assert run.due_at is not None
+    assert run_cells(run)[COLUMNS.index("late")] == ""
+
+
+def test_the_state_of_what_failed_for_good_is_named(look) -> None:
+    done = look("runs", "--state", "failed")
+    assert done.returncode == 2
+    assert done.stderr.rstrip().endswith("; a run that failed for good is 'dead'; --failed lists these")
+
+
+def test_what_keeps_a_job_from_running_is_said_once_for_all_of_its_schedules(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/twice.db"
+    app = App(url)
+
+    @app.job(at("2020-01-01T00:00Z"), at("2020-01-02T00:00Z"))
+    def twice() -> None: ...
+
+    publish(app)
+    app.operations.pauses.pause(None, by="root", reason="lunch")
+    app.close()
+    text = call("why", "twice", ledger=url).stdout
+    assert text.count("Everything has been paused since ") == 1, text

@@ -79,3 +79,21 @@ def test_a_schedule_of_the_ledger_is_named_by_its_id_or_its_job(tmp_path: Path) 
     [outlook] = call("schedules", "preview", "settle", "--year", "2026", "--json", ledger=url).json
     assert (outlook["schedule"], outlook["when"]) == ("settle", "cron 0 3 * * * in Europe/Berlin")
     assert len(outlook["changes"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        ("evry 5m", "is neither a schedule, a job, nor a cron expression; did you mean 'every 5m'?"),
+        ("5m", "is neither a schedule, a job, nor a cron expression; for an interval write 'every 5m'"),
+        ("xyzzy", "is neither a schedule, a job, nor a cron expression"),
+        ("add", "has no schedule: it runs on request only"),
+    ],
+)
+def test_what_has_no_due_times_is_answered_with_what_may_be_meant(tmp_path: Path, what: str, says: str) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    app = shop(url)
+    publish(app)
+    app.close()
+    done = call("schedules", "preview", what, ledger=url)
+    assert done.stderr.rstrip().endswith(f"{what!r} {says}"), done.stderr

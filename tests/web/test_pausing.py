@@ -156,3 +156,13 @@ def test_why_and_what_a_run_waits_for_name_the_pause(app, node):
     [answer] = ops.why("settle", app.operations.run(run_id).due_at)
     assert sentence in answer.sentence
     assert answer.sentence.endswith("by ann: the bank is closed")
+
+
+def test_the_page_why_ends_with_the_pause_and_the_command_unless_a_time_was_asked_for(app, browser):
+    app.operations.pauses.pause(None, by="ann", reason="lunch")
+    app.schedules.pause("settle", by="root", reason="month-end")
+    page = html.unescape(browser.get("/why?job=settle").text)
+    assert "by root: month-end" in page
+    assert "fencepost schedules resume settle" in page
+    assert "by ann: lunch. fencepost resume --all" in page
+    assert "fencepost resume --all" not in html.unescape(browser.get("/why?job=settle&at=2099-01-01T00:00Z").text)

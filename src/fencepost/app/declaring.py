@@ -23,6 +23,7 @@ from fencepost.core.duration import Duration
 from fencepost.core.nearest import suggestion
 from fencepost.core.retry import Backoff
 from fencepost.core.schedule import At, Cron, Every, Schedule
+from fencepost.core.schedules.written import as_code
 from fencepost.core.words import EffectsWord, IsolationWord, MisfireWord, OnCrashWord, OverlapWord, ReasonWord
 from fencepost.engine.jobs import ASYNC, Job
 from fencepost.errors import InvalidParameters, InvalidSchedule
@@ -295,6 +296,9 @@ if TYPE_CHECKING:
         def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
 
 
+_KINDS = "there are cron(…), every(…) and at(…)"
+
+
 def as_schedules(given: tuple[object, ...]) -> tuple[Schedule, ...]:
     """Return the schedules among a decorator's arguments, without the None values."""
     return tuple(as_schedule(each) for each in given if each is not None)
@@ -305,5 +309,6 @@ def as_schedule(given: object) -> Schedule:
     if isinstance(given, Cron | Every | At):
         return given
     if isinstance(given, str):
-        raise InvalidSchedule(f"{given!r} is a text, not a schedule; write cron({given!r}) or every({given!r})")
-    raise InvalidSchedule(f"{given!r} is not a schedule; there are cron(…), every(…) and at(…)")
+        call = as_code(given)
+        raise InvalidSchedule(f"{given!r} is a text, not a schedule; {f'write {call}' if call else _KINDS}")
+    raise InvalidSchedule(f"{given!r} is not a schedule; {_KINDS}")

@@ -46,8 +46,8 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.states import RunState
 from fencepost.core.tick import instant
 from fencepost.engine.requesting import instant_us
-from fencepost.engine.why import why
-from fencepost.errors import InvalidParameters, LedgerRefused, NoSuchJob, StoreRefused, StoreUnavailable
+from fencepost.engine.why import unknown_job, why
+from fencepost.errors import InvalidParameters, LedgerRefused, StoreRefused, StoreUnavailable
 from fencepost.leases.locks import Locks
 from fencepost.ledger import history, journal, nodes
 from fencepost.ledger import jobs as job_rows
@@ -305,7 +305,7 @@ class Looking:
                 on_nodes = Counter(each for node in nodes.living_nodes(self._ledger) for each in node.jobs)
                 newer = _newer_names(known, on_nodes).get(name)
                 return JobRecord.of(row, nodes=on_nodes[name], renamed_to=newer)
-        raise NoSuchJob(name, suggestion(name, [row.name for row in known])) if known else NoSuchJob(name)
+        raise unknown_job(name, [row.name for row in known], scope=self._scope)
 
     def figures(
         self,

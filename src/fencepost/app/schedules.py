@@ -7,6 +7,7 @@ are listed here too, and can be paused and resumed; to change one, change the co
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,14 @@ from fencepost.app.records import OutlookRecord, ScheduleRecord
 from fencepost.app.scoped import acting, actor, actor_or_none, require_job, schedule_check, schedule_id_check
 from fencepost.core.duration import Duration
 from fencepost.core.identity import canonical_json, schedule_id
+from fencepost.core.nearest import nearest
 from fencepost.core.overlap import exclusive_key
 from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import Schedule, schedule_to_json
+from fencepost.core.schedules.written import no_outlook
 from fencepost.engine.requesting import refuse_secret_values
-from fencepost.ledger import schedules
+from fencepost.errors import NoSuchSchedule
+from fencepost.ledger import jobs, schedules
 from fencepost.ledger.removing import delete_schedule
 from fencepost.ledger.schedule_rows import NewSchedule
 
@@ -86,7 +90,8 @@ class Schedules:
     def get(self, id: str) -> ScheduleRecord:
         """Return one schedule, or raise `NoSuchSchedule`."""
         check = schedule_check(self._scope, HumanAct.LOOK)
-        return ScheduleRecord.of(schedules.schedule(self._ledger, id, check=check))
+        with self._naming_near():
+            return ScheduleRecord.of(schedules.schedule(self._ledger, id, check=check))
 
     def list(
         self, *, job: str | None = None, jobs: Some = None, ids: Some = None, after_id: str = "", limit: int = 1000
@@ -111,7 +116,11 @@ class Schedules:
         `id` may also be the name of a job: then there is one answer for each of its schedules. For a schedule in
         no ledger, ``OutlookRecord.of`` returns the same.
         """
-        found = tuple(self.iterate(job=id)) or (self.get(id),)
+        try:
+            found = tuple(self.iterate(job=id)) or (self.get(id),)
+        except NoSuchSchedule:
+            names = [row.name for row in jobs.jobs(self._ledger, names=self._scope.visible)]
+            raise NoSuchSchedule(id, no_outlook(id, names, [each.id for each in self.list()])) from None
         now_us, most = self._ledger.now_us(), page_limit(count)
         return [OutlookRecord.of(each.schedule, now_us=now_us, count=most, year=year, name=each.id) for each in found]
 
@@ -132,7 +141,7 @@ class Schedules:
         """
         who, check = actor(self._scope, by), schedule_check(self._scope, HumanAct.PAUSE_SCHEDULE, expect)
         until_us = pause_end_us(self._ledger, until=until, duration=duration)
-        with acting(self._scope):
+        with acting(self._scope), self._naming_near():
             paused = schedules.pause(self._ledger, id, until_us=until_us, by=who, reason=reason, check=check)
         self._wake()
         return ScheduleRecord.of(paused)
@@ -140,7 +149,7 @@ class Schedules:
     def resume(self, id: str, *, by: str, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan again from now on. The due times of the pause are recorded as skipped."""
         who, check = actor(self._scope, by), schedule_check(self._scope, HumanAct.RESUME_SCHEDULE, expect)
-        with acting(self._scope):
+        with acting(self._scope), self._naming_near():
             entry = ScheduleRecord.of(schedules.resume(self._ledger, id, by=who, reason=reason, check=check))
         self._wake()
         return entry
@@ -160,5 +169,16 @@ class Schedules:
         """
         who, check = actor_or_none(self._scope, by), schedule_check(self._scope, HumanAct.DELETE_SCHEDULE, expect)
         delete = delete_schedule if even_of_code else schedules.delete
-        with acting(self._scope):
+        with acting(self._scope), self._naming_near():
             delete(self._ledger, id, by=who, reason=reason, check=check)
+
+    @contextmanager
+    def _naming_near(self) -> Iterator[None]:
+        """Name the most similar schedule that the caller may see where there is none with an id."""
+        try:
+            yield
+        except NoSuchSchedule as error:
+            near = nearest(error.schedule_id, [each.id for each in self.list()])
+            if near is None:
+                raise
+            raise NoSuchSchedule(error.schedule_id, f"{error}; did you mean {near!r}?") from None

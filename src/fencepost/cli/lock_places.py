@@ -13,7 +13,9 @@ from fencepost.cli.exec_options import STORE_VARIABLE
 from fencepost.cli.ledger_options import front, needed_reason, who
 from fencepost.cli.remote.server import chosen_server
 from fencepost.core.names import NODE_LEASE, lock_name
+from fencepost.core.urls import StoreUrl, sqlite_path
 from fencepost.errors import ConfigurationError, LockHeld, NoSuchLock
+from fencepost.leases.schemes import store_from_url
 from fencepost.locks import connect
 
 if TYPE_CHECKING:
@@ -83,6 +85,25 @@ class StoreLocks:
             raise ConfigurationError(f"{held}; end its holder, or run: fencepost locks release {name}") from None
 
 
+class NoLocks(StoreLocks):
+    """The locks of a SQLite database beside which there is no file of leases yet: looking does not make it."""
+
+    def __init__(self) -> None:
+        """Ask nothing."""
+
+    def records(self, *, every: bool) -> list[LockRecord]:
+        """Return none."""
+        return []
+
+    def show(self, name: str) -> LockRecord:
+        """Raise `NoSuchLock`."""
+        raise NoSuchLock(lock_name(name))
+
+    def history(self, name: str | None, *, limit: int) -> list[PastLockRecord] | None:
+        """Return none."""
+        return []
+
+
 class LedgerLocks:
     """The locks of a ledger, or of a server's: what is done is in the audit."""
 
@@ -129,12 +150,36 @@ def reached(place: LockPlace) -> Iterator[StoreLocks | LedgerLocks]:
     store = _store_of(place)
     if store and place.is_other:
         raise ConfigurationError("--leases is for --ledger and --server: a store has no other one")
+    if store and _is_not_made_yet(store):
+        yield NoLocks()
+        return
     if store:
         with connect(store) as locks:
             yield StoreLocks(locks)
         return
     with front(place.ledger) as ops:
         yield LedgerLocks(ops.locks, "leases" if place.is_other else "ledger")
+
+
+def _is_not_made_yet(text: str) -> bool:
+    """Whether a SQLite database has no file of leases yet. If there is no such database either, refuse its URL."""
+    if not text.lower().startswith("sqlite:"):
+        return False
+    from fencepost.leases.stores.sqlite import lease_file  # noqa: PLC0415 - SQLite only
+    from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
+
+    store_from_url(text, ThreadedRuntime())  # opens nothing, and refuses wrong options
+    url = StoreUrl.parse(text)
+    leases = lease_file(url)
+    if leases.exists():
+        return False
+    if (database := sqlite_path(url.path.removeprefix("/"))).exists() and ".leases" not in database.suffixes:
+        return True
+    message = f"there is no store at {leases} (the leases of {url}): is the URL right?"
+    if database.name.endswith(f".leases{database.suffix}"):
+        beside = str(url).replace(f".leases{database.suffix}", database.suffix)
+        message += f" Write the URL of the database beside it: {beside}"
+    raise ConfigurationError(message)
 
 
 def _store_of(place: LockPlace) -> str:

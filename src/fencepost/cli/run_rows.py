@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.output import draw_fields, draw_rows, exactly, say, to_the_millisecond, to_the_second
 from fencepost.core.duration import spelled
+from fencepost.core.identity import BACKFILL
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -67,8 +68,11 @@ def took(row: RunRecord) -> str:
 
 
 def _late(row: RunRecord) -> str:
-    """Return how long after its due time the first attempt began; of later ones only the last is known here."""
-    if row.started_at is None or row.attempts != 1:
+    """Return how long after its due time the first attempt began; of later ones only the last is known here.
+
+    A back-filled run is not late: it was requested after its due time.
+    """
+    if row.started_at is None or row.attempts != 1 or (row.origin_key or "").startswith(BACKFILL):
         return ""
     return duration(row.started_at - (row.available_at if row.due_at is None else row.due_at))
 

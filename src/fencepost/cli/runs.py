@@ -169,7 +169,10 @@ def _states(given: list[str], *, failed: bool) -> tuple[str, ...]:
     words = [word.strip().lower() for each in given for word in each.split(",") if word.strip()]
     for word in words:
         if word not in tuple(RunState):
-            raise ConfigurationError(f"there is no state {word!r}; {suggestion(word, tuple(RunState))}")
+            failed_for_good = "; a run that failed for good is 'dead'; --failed lists these" if word == "failed" else ""
+            raise ConfigurationError(
+                f"there is no state {word!r}; {suggestion(word, tuple(RunState))}{failed_for_good}"
+            )
     return tuple(dict.fromkeys([*words, *(["dead"] if failed else [])]))
 
 

@@ -28,6 +28,8 @@ def why(
 ) -> int:
     """Show what became of a due time, and why: it ran, misfired, was skipped, is still to come, or never was due.
 
+    Without --at, also what keeps the job from running now: a pause, or no living node that has it.
+
     If the ledger is held and nodes do nothing, standard error says that first.
 
     Example: fencepost why settle
@@ -50,4 +52,6 @@ def why(
         say(each.sentence)
         if each.run is not None:
             draw_runs([each.run])
+    for line in dict.fromkeys(line for each in answers for line in each.now or ()):  # None: an older server's
+        say(line)
     return Exit.OK

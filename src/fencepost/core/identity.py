@@ -28,6 +28,7 @@ from typing import Any
 from fencepost.core.names import holder_name
 from fencepost.errors import InvalidName
 
+BACKFILL = "backfill:"  # precedes the schedule, the due time and the key of a back-fill
 REQUEST = "request:"  # precedes the key that the sender of a request chose
 LONGEST_KEY = 191  # the longest text that MySQL indexes with four bytes a character
 LONGEST_NAME = 120  # with a prefix it still fits into a key
@@ -66,7 +67,7 @@ def tick_key(schedule: str, due_us: int) -> str:
 
 def backfill_key(schedule: str, due_us: int, backfill_id: str) -> str:
     """Return the origin key of a due time in one back-fill. Another back-fill may run the same due time again."""
-    return fitted(f"backfill:{schedule}:{due_us}:{backfill_id}")
+    return fitted(f"{BACKFILL}{schedule}:{due_us}:{backfill_id}")
 
 
 def request_key(key: object) -> str:

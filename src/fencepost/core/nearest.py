@@ -13,7 +13,12 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     "did you mean 'timeout'?"
     """
     words = sorted(str(each) for each in known)
-    near = difflib.get_close_matches(word, words, n=1)
-    if near:
-        return f"did you mean {near[0]!r}?"
+    near = nearest(word, words)
+    if near is not None:
+        return f"did you mean {near!r}?"
     return f"there are: {', '.join(words)}" if words else "there are none"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that is most similar to an unknown one; None if none is similar."""
+    return next(iter(difflib.get_close_matches(word, sorted(known), n=1)), None)

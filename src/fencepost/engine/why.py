@@ -6,15 +6,17 @@ due, or it was so long ago that the record is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from fencepost.core.nearest import nearest, suggestion
 from fencepost.core.overlap import was_kept_out
 from fencepost.core.rights import ANOTHER_JOB, Scope
 from fencepost.core.schedule import describe, schedule_from_json
 from fencepost.core.states import RunState, WaitsFor
 from fencepost.core.tick import spelled_us
+from fencepost.engine.why_now import is_due_in, obstacles, policy_queue, schedule_pause
 from fencepost.errors import NoSuchJob
 from fencepost.ledger import history, jobs, nodes, schedules
 from fencepost.ledger.dialects import Cursor
@@ -23,9 +25,10 @@ from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.queue_pauses import pause_of
 from fencepost.ledger.schedule_rows import StoredSchedule, every_row
-from fencepost.ledger.serving import last_served_us, queue_of, served_now
+from fencepost.ledger.serving import last_served_us, served_now
 
 _LOOK_BACK = 200  # the run that held the key is among the latest of that key
+_MOST_NAMED = 1000  # schedules among which a similar name is looked for
 _MOST_NODES = 1000  # a name that is not found among these is shown as its id
 _MOST_SCHEDULES = 100  # of one job; if it has more, use the id of a schedule instead
 
@@ -60,28 +63,52 @@ class Why:
     schedule: str | None = None
     run: RunRow | None = None
     nearest_us: tuple[int, ...] = ()  # due times before and after, if it was not due
+    now: tuple[str, ...] = ()  # what keeps the job from running now, if no time was asked for
 
 
 def why(ledger: Ledger, job: str, at_us: int | None = None, *, scope: Scope) -> list[Why]:
     """Answer for every schedule of a job, or for the schedule with that id. If any was due, only those are returned.
 
     Without a time, answer for the latest due time of each schedule that is not deleted, or for the next if it has had
-    none. A job outside of `scope` is answered like one that does not exist.
+    none, and say in `now` what keeps the job from running. A job outside of `scope` is answered like one that does not
+    exist.
     """
     allowed = scope.visible
     found = schedules.schedules(ledger, job=job, jobs=allowed, with_deleted=True, limit=_MOST_SCHEDULES)
     found = found or [each for each in _by_id(ledger, job) if scope.sees(each.job)]
     if not found:
         if not scope.sees(job) or not jobs.jobs(ledger, names=[job]):
-            raise NoSuchJob(job)
+            raise _unknown(ledger, job, scope)
         asked_us = ledger.now_us() if at_us is None else at_us
-        return [Why(job, asked_us, Became.NO_SCHEDULE, f"{job!r} has no schedule: it runs on request only")]
+        answer = Why(job, asked_us, Became.NO_SCHEDULE, f"{job!r} has no schedule: it runs on request only")
+        return [_with_now(ledger, answer, None) if at_us is None else answer]
     if at_us is None:
         now_us = ledger.now_us()
         present = [each for each in found if each.deleted_at is None] or found
-        return [_Question(ledger, each, _latest_us(each, now_us), scope).answer() for each in present]
+        latest = [(each, _Question(ledger, each, _latest_us(each, now_us), scope).answer()) for each in present]
+        return [_with_now(ledger, answer, each) for each, answer in latest]
     answers = [_Question(ledger, each, at_us, scope).answer() for each in found]
     return [each for each in answers if each.became is not Became.NOT_DUE] or answers
+
+
+def _unknown(ledger: Ledger, name: str, scope: Scope) -> NoSuchJob:
+    """Return the error for a name that no job and no schedule has; it suggests what the caller may see."""
+    found = schedules.schedules(ledger, jobs=scope.visible, limit=_MOST_NAMED)
+    names = [row.name for row in jobs.jobs(ledger, names=scope.visible)]
+    return unknown_job(name, names, scope=scope, schedules=[row.id for row in found])
+
+
+def unknown_job(name: str, jobs: Sequence[str], *, scope: Scope, schedules: Sequence[str] = ()) -> NoSuchJob:
+    """Return the error for a name that none of these jobs and schedules has: those that the caller may see."""
+    where = "in the ledger" if scope.visible is None else "that you may see"
+    near = nearest(name, [*jobs, *schedules])
+    hint = suggestion(name, jobs) if near is None and jobs else f"did you mean {near!r}?" if near else ""
+    return NoSuchJob(name, hint, where=where)
+
+
+def _with_now(ledger: Ledger, answer: Why, row: StoredSchedule | None) -> Why:
+    """Add what keeps the job from running now."""
+    return replace(answer, now=obstacles(ledger, answer.job, row, answer.sentence))
 
 
 def _latest_us(row: StoredSchedule, now_us: int) -> int:
@@ -152,25 +179,26 @@ class _Question:
         )
         return self._why(Became.FORGOTTEN, words)
 
-    def _to_come(self, row: StoredSchedule, why: str = "") -> Why:
+    def _to_come(self, row: StoredSchedule, pause: str = "") -> Why:
         """It is not planned yet. If its time has passed, say whether there is anyone who would plan it."""
-        words = f"it is not planned yet: the schedule is {why or f'planned through {_at(row.planned_through)}'}"
-        if self._at_us > self._ledger.now_us():
-            return self._why(Became.TO_COME, words)
-        since_us = _unserved_since(self._ledger, row.job, _queue_of(self._ledger, row.job))
+        wait_us = self._at_us - self._ledger.now_us()
+        if wait_us > 0:
+            words = is_due_in(self._ledger, row.job, wait_us)
+            return self._why(Became.TO_COME, f"{words}; the schedule is {pause}" if pause else words)
+        since_us = _unserved_since(self._ledger, row.job, policy_queue(self._ledger, row.job))
         if since_us is not None:
             return self._why(Became.NO_NODE, f"{_unserved(row.job, since_us)}; {_HELP.format(job=row.job)}")
+        words = f"it is not planned yet: the schedule is {pause or f'planned through {_at(row.planned_through)}'}"
         return self._why(
             Became.TO_COME, f"{words}, and its time has passed: look whether a node runs (fencepost nodes)"
         )
 
     def _paused(self, row: StoredSchedule) -> Why:
-        by = f" by {row.paused_by}" if row.paused_by else ""
-        until = "" if row.paused_until is None else f", until {_at(row.paused_until)}"
-        reason = f": {row.pause_reason}" if row.pause_reason else ""
         if row.paused_until is not None and self._at_us > row.paused_until:
+            by = f" by {row.paused_by}" if row.paused_by else ""
+            reason = f": {row.pause_reason}" if row.pause_reason else ""
             return self._to_come(row, f"paused{by} until {_at(row.paused_until)}{reason}")
-        return self._why(Became.PAUSED, f"the schedule has been paused since {_at(row.paused_at)}{by}{until}{reason}")
+        return self._why(Became.PAUSED, schedule_pause(row))
 
     def _why(self, became: Became, words: str, *, run: RunRow | None = None, nearest: tuple[int, ...] = ()) -> Why:
         sentence = f"{self._row.id} at {spelled_us(self._at_us)}: {words}"
@@ -220,11 +248,6 @@ def _unserved_since(ledger: Ledger, job: str, queue: str) -> int | None:
         return last_served_us(cursor, statements, [pair], now_us=statements.now_us(cursor))[pair]
 
     return ledger.read(ask)
-
-
-def _queue_of(ledger: Ledger, job: str) -> str:
-    """Return the queue that the runs of a job are put into, as its policy on record says."""
-    return next((queue_of(row.policy) for row in jobs.jobs(ledger, names=[job])), queue_of("{}"))
 
 
 def _name_of(ledger: Ledger, node_id: str | None) -> str | None:

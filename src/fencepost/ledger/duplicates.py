@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from sqlalchemy import select, update
 
+from fencepost.core.identity import BACKFILL
 from fencepost.core.runs import Requested
 from fencepost.core.tick import spelled_us
 from fencepost.errors import AlreadyRequested
@@ -47,7 +48,6 @@ _LIVE = (
     "state = 'waiting' AND waits_for = 'person'",
     "state = 'waiting' AND waits_for = 'node'",
 )
-_BACKFILL = "backfill:"
 CALLED_OFF = ("cancelled", "skipped", "misfired")
 _BATCH = 500  # parameters per statement stay below every driver's limit
 
@@ -184,7 +184,7 @@ def live_backfill(database: Database, cursor: Cursor, asked: Sequence[Requested]
             (schedule, min(dues), max(dues)),
         )
         for *twin, origin_key, its_schedule, due_at, params_hash in cursor.fetchall():
-            if str(origin_key).startswith(_BACKFILL) and (its_schedule, due_at, params_hash) in wanted:
+            if str(origin_key).startswith(BACKFILL) and (its_schedule, due_at, params_hash) in wanted:
                 found.append(Twin(*twin))
     return min(found, default=None)
 

@@ -190,7 +190,8 @@ class PartRecord(LedgerRecord):
 class WhyRecord(LedgerRecord):
     """What became of a due time: in a word, in a sentence, and its run, if there is one.
 
-    `nearest_at` are the due times before and after, if it was not due.
+    `nearest_at` are the due times before and after, if it was not due. `now`: what keeps the job from running now, as
+    sentences that say what changes it; empty if a time was asked for.
     """
 
     job: str
@@ -200,6 +201,7 @@ class WhyRecord(LedgerRecord):
     sentence: str
     run: RunRecord | None
     nearest_at: Sequence[datetime]
+    now: Sequence[str]
 
     @staticmethod
     def of(answer: Why, *, run: RunRecord | None) -> WhyRecord:
@@ -212,4 +214,5 @@ class WhyRecord(LedgerRecord):
             sentence=answer.sentence,
             run=run,
             nearest_at=tuple(instant(each) for each in answer.nearest_us),
+            now=answer.now,
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import fencepost
-from fencepost.core.problems import error_of
+from fencepost.core.problems import PREFIX, REFUSED_BY_STATUS, error_of
 from fencepost.errors import ConfigurationError, LedgerUnavailable
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ _TRIES = 3  # a restart of the server takes about a second
 _PAUSE_S = 0.5  # times the number of the try: 1.5 s in all, longer than a restart takes
 _LARGEST_ANSWER = 64 * 1024 * 1024  # no answer of ours comes near; a wrong address might send anything
 _BUSY = (429, 502, 503)  # too many requests, or a server or ledger that is away: it may answer a moment later
+_OF_A_PROXY = (401, 403, 429, 502, 503)  # what may stand before a server says these in its own words
+_NO_ADDRESS = f"{PREFIX}{REFUSED_BY_STATUS[404]}"
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
+_SPEAKS_HTTP = "it probably speaks http; on the loopback, write http://"
 
 
 class ServerConnection:
@@ -80,7 +84,9 @@ class ServerConnection:
             try:
                 status, kind, text = self._sent(method, target, raw, headers, timeout_s)
             except ssl.SSLError as error:
-                raise ConfigurationError(f"TLS with {self._server.shown} failed: {error.reason or error}") from None
+                failed = f"TLS with {self._server.shown} failed: {error.reason or error}"
+                is_plain = error.reason in _NO_TLS
+                raise ConfigurationError(f"{failed}: {_SPEAKS_HTTP}" if is_plain else failed) from None
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 if each == _TRIES:
@@ -128,13 +134,23 @@ class ServerConnection:
             is_ours, read = False, None
         if 300 <= status < 400:
             raise ConfigurationError(f"{self._server.shown} answers with a redirection, which is not followed")
-        if not is_ours:
+        word = str(read.get("type", "")) if isinstance(read, dict) else ""
+        if not is_ours and status in _OF_A_PROXY:
             raise error_of(
                 {"status": status, "detail": f"{self._server.shown} is no Fencepost server (status {status})"}
             )
+        if not is_ours or (status == 404 and (not word.startswith(PREFIX) or word == _NO_ADDRESS)):
+            raise ConfigurationError(self._wrong_address(is_answered=word == _NO_ADDRESS))
         if status >= 400:
             raise error_of(read if isinstance(read, dict) else {"status": status})
         return read
+
+    def _wrong_address(self, *, is_answered: bool) -> str:
+        """Say what to give. `is_answered`: by a Fencepost server, at a path that it does not have."""
+        give = "give the address of the pages, with --prefix if it has one"
+        if is_answered and not self._server.url.path:
+            return f"{self._server.shown} does not have this call: {give}; or that server is of an older version"
+        return f"{self._server.shown} does not answer as a Fencepost server: {give}"
 
 
 def part(name: object) -> str:

@@ -155,6 +155,7 @@ def _token(file: str) -> str:
     # Programs that Fencepost starts have the fencing token of their run in this variable: a number.
     if not token.startswith("fp_") or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigurationError(
-            f"a server needs an API token, which begins with fp_: in {TOKEN}, or in a file that --token-file names"
+            f"a server needs an API token, which begins with fp_: in {TOKEN}, or in a file that --token-file names; "
+            "an admin makes one: fencepost api-tokens add NAME ROLE --expires-in 30d"
         )
     return token
