@@ -56,7 +56,7 @@ class Supervised(ProcessRunner):
         super().__init__(
             "tests.crashpoints.worker_process:app",
             slots=1,
-            timings=Timings.of(TTL_S, term_grace="500ms"),
+            timings=Timings.of(TTL_S, term_grace="2s"),
             runtime=ThreadedRuntime(),
             command=command,
             env=os.environ | {SCENE: json.dumps(Scene(asdict(ground), str(notes), point))},
